@@ -1,0 +1,101 @@
+// The library an application links to use a Twofold coordinator.
+//
+// What it promises:
+//   - submit() gives one Outcome. A lost connection is not an outcome: the client reconnects (capped,
+//     jittered backoff) and, if the submission has a request id, asks for that id and, if nothing has
+//     happened, submits it again, until the decision is known or `give_up` has passed. Then the verdict is
+//     Verdict::unknown, which the caller must handle: the transaction may have committed. Ask again later
+//     with the same request id, or submit again with it: it runs at most once (rule 7).
+//   - A submission without a request id is given one, so that the same holds.
+//   - It never retries an abort by itself unless asked to (`retries`).
+//
+// Threads: AsyncClient lives on the thread that runs its io_context. Client is thread-safe: it runs a
+// thread of its own and many threads may call it at once.
+#pragma once
+
+#include <boost/asio/io_context.hpp>
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "protocol/connection.h"
+#include "protocol/operation.h"
+#include "protocol/outcome.h"
+
+namespace twofold::client {
+
+struct Branch {
+  std::string rm;
+  Work work;
+};
+
+struct Transaction {
+  std::string request_id;               // 1 to 128 bytes; empty: the client makes one
+  std::vector<Branch> branches;
+  std::chrono::milliseconds timeout{0}; // 0: the coordinator's default
+  bool wait_for_end = false;            // reply when every branch has finished (rule 9)
+  TxnId known;                          // {0,0}: what this client knows now (rule 7)
+};
+
+struct Options {
+  Address coordinator;
+  std::string name = "client";          // for the coordinator's log
+  std::chrono::milliseconds give_up{60'000};   // after so long without a decision: Verdict::unknown
+  unsigned retries = 0;                 // of retryable aborts, with capped, jittered backoff
+  std::chrono::milliseconds retry_first{10};
+  std::chrono::milliseconds retry_max{1'000};
+  ConnectionOptions connection;
+};
+
+struct Answered {
+  Outcome outcome;
+  std::string request_id;
+  unsigned attempts = 1;                // submissions that were decided; retries included
+};
+
+class AsyncClient {
+ public:
+  AsyncClient(boost::asio::io_context& io, Options options);
+  ~AsyncClient();                       // pending callbacks are called with Verdict::unknown first
+
+  void submit(Transaction transaction, std::function<void(Answered)> done);
+  void ask_request(std::string request_id, wire::ReplyAt at, TxnId known,
+                   std::function<void(Outcome)> done);
+  void ask_gtrid(std::string gtrid, wire::ReplyAt at, std::function<void(Outcome)> done);
+  // One request of any other kind (List, Show, Stats), not repeated after a lost connection.
+  void call(wire::Frame request, std::function<void(Result<wire::Frame>)> done);
+
+  TxnId known() const;                  // the newest TxnId heard of, {0,0} before the first handshake
+  bool connected() const;
+  std::size_t in_flight() const;
+  // Called on the io_context's thread whenever the connection comes or goes; for progress displays.
+  void on_connection(std::function<void(bool connected, const std::string& why)> handler);
+
+ private:
+  class Impl;
+  std::shared_ptr<Impl> impl_;
+};
+
+class Client {
+ public:
+  explicit Client(Options options);
+  ~Client();
+  Answered submit(Transaction transaction);
+  Outcome ask_request(const std::string& request_id, wire::ReplyAt at = wire::REPLY_NOW);
+  Outcome ask_gtrid(const std::string& gtrid, wire::ReplyAt at = wire::REPLY_NOW);
+  Result<wire::Frame> call(wire::Frame request);
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+// One request to a resource manager or coordinator over a connection of its own: Scan, Locks, InDoubt,
+// Stats. Blocking. A Failure becomes an Error.
+Result<wire::Frame> call_once(const Address& address, wire::Frame request,
+                              std::chrono::milliseconds timeout, const std::string& expects = "");
+
+}  // namespace twofold::client

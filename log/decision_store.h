@@ -1,0 +1,67 @@
+// The decision store: where a coordinator's decisions survive (rules 1, 2 and 4 to 8). A small blocking
+// interface, so that a replicated store can stand behind it one day: open an epoch, apply groups, replay.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "log/group_commit.h"
+#include "log/record.h"
+#include "protocol/result.h"
+
+namespace twofold {
+
+// The environment's tables, in this order (docs/log_format.md).
+enum class LogTable : std::uint32_t { meta = 0, epochs = 1, transactions = 2, heuristics = 3 };
+
+// The changes that a record makes. `record_version` is written with each row.
+std::vector<Mutation> mutations(const LogRecord& record);
+
+struct LogInfo {
+  std::string node;
+  LogId log_id;
+  std::uint32_t format = 0;
+  std::uint64_t map_bytes = 0;
+  double used_fraction = 0;
+  std::uint64_t group = 0;
+  std::vector<EpochRef> epochs;
+};
+
+class DecisionStore {
+ public:
+  virtual ~DecisionStore() = default;
+  virtual LogInfo info() = 0;
+  // A new epoch, durable before it returns (rule 1).
+  virtual Result<Epoch> open_epoch() = 0;
+  // Everything there is. damaged or unsupported: what was found, in which row, and what to do.
+  virtual Result<Recovered> replay() = 0;
+  virtual GroupTarget& target() = 0;
+};
+
+class LmdbDecisionStore final : public DecisionStore {
+ public:
+  // Rule 1: only an explicit init creates a log. Fault::exists if there is one already.
+  static Result<LogInfo> init(const std::filesystem::path& directory, const std::string& node,
+                              std::uint64_t map_bytes);
+  // not_found, busy, damaged, unsupported: the message says what to do.
+  static Result<std::unique_ptr<LmdbDecisionStore>> open(const std::filesystem::path& directory);
+  // For twofold-log: works beside a running coordinator, changes nothing; open_epoch() is refused.
+  static Result<std::unique_ptr<LmdbDecisionStore>> open_read_only(
+      const std::filesystem::path& directory);
+  ~LmdbDecisionStore() override;
+
+  LogInfo info() override;
+  Result<Epoch> open_epoch() override;
+  Result<Recovered> replay() override;
+  GroupTarget& target() override;
+
+ private:
+  struct State;
+  explicit LmdbDecisionStore(std::unique_ptr<State> state);
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace twofold

@@ -1,0 +1,123 @@
+// What the decision log remembers of transactions (rules 4 to 8 and 17). Plain values: the coordinator's
+// core makes and reads them without I/O; log/record_codec.h gives them bytes (docs/log_format.md).
+//
+// The log is a table with one row per transaction: writing a record replaces the row of its TxnId.
+//   Intent → Outcome | Dropped;  Commit → Outcome;  Refusal → (ended at once);  Heuristics lie beside.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "protocol/outcome.h"
+#include "protocol/xa.h"
+#include "protocol/xid.h"
+
+namespace twofold {
+
+// Which client request a transaction carried out (rule 7).
+struct RequestRef {
+  std::string id;                  // empty: none
+  std::uint64_t payload_hash = 0;
+  bool operator==(const RequestRef&) const = default;
+};
+
+struct BranchRecord {
+  Xid xid;
+  std::uint64_t store_id = 0;      // of the store that voted (rule 16); 0 unknown
+  bool operator==(const BranchRecord&) const = default;
+};
+
+// A one-phase commit may be under way; without an outcome it counts as running (rule 5). Forced.
+struct IntentRecord {
+  TxnId id;
+  std::string gtrid;
+  BranchRecord branch;
+  RequestRef request;
+  bool operator==(const IntentRecord&) const = default;
+};
+
+// The decision. Forced, before phase two (rule 4). Lists every branch that voted yes, and only those:
+// a branch it does not name is not to be committed (rule 14).
+struct CommitRecord {
+  TxnId id;
+  std::string gtrid;
+  std::vector<BranchRecord> branches;
+  RequestRef request;
+  bool operator==(const CommitRecord&) const = default;
+};
+
+// A business refusal. Forced before it is told, since it consumes the request id (rule 7).
+struct RefusalRecord {
+  TxnId id;
+  std::string gtrid;
+  RequestRef request;
+  std::vector<Refusal> refusals;
+  bool operator==(const RefusalRecord&) const = default;
+};
+
+// Every branch of a committed transaction has finished. Unforced (rule 6). Of a transaction that only
+// read, its only record.
+struct EndRecord {
+  TxnId id;
+  std::string gtrid;
+  std::vector<std::string> bquals;
+  RequestRef request;
+  bool operator==(const EndRecord&) const = default;
+};
+
+// An intent whose one-phase commit did not happen: the row goes, and absence means aborted. Unforced.
+struct DroppedRecord {
+  TxnId id;
+  bool operator==(const DroppedRecord&) const = default;
+};
+
+// A branch that ended against, or without, the decision (rule 17). Forced before Forget.
+struct HeuristicRecord {
+  TxnId id;
+  Xid xid;
+  Xa code = Xa::heurhaz;           // heurcom, heurrb, heurmix, heurhaz
+  bool decided_commit = false;     // what the coordinator had decided
+  bool operator==(const HeuristicRecord&) const = default;
+};
+struct HeuristicForgottenRecord {  // an operator has seen it
+  Xid xid;
+  bool operator==(const HeuristicForgottenRecord&) const = default;
+};
+
+// Kept outcomes that go, and the floor that rises with them (rule 6). Unforced.
+struct PurgeRecord {
+  std::vector<TxnId> ids;
+  TxnId floor;
+  bool operator==(const PurgeRecord&) const = default;
+};
+
+using LogRecord = std::variant<IntentRecord, CommitRecord, RefusalRecord, EndRecord, DroppedRecord,
+                               HeuristicRecord, HeuristicForgottenRecord, PurgeRecord>;
+
+// One start of a coordinator (rule 1).
+struct EpochRef {
+  std::uint64_t number = 0;
+  std::uint64_t nonce = 0;
+  bool operator==(const EpochRef&) const = default;
+};
+
+struct Epoch {
+  std::string node;
+  LogId log_id;
+  EpochRef current;
+  std::vector<EpochRef> earlier;   // all that this log recorded, in order
+};
+
+// What replay found.
+struct Recovered {
+  std::vector<IntentRecord> intents;        // each by TxnId, ascending
+  std::vector<CommitRecord> commits;
+  std::vector<RefusalRecord> refusals;
+  std::vector<EndRecord> ends;
+  std::vector<HeuristicRecord> heuristics;
+  TxnId floor;                              // {0, 0}: nothing was ever purged
+};
+
+}  // namespace twofold

@@ -1,0 +1,119 @@
+// One TCP connection that carries frames: coalesced writes, heartbeats, limits, a handshake.
+//
+// Threads: all of a connection lives on the one thread that runs its io_context. Calls from other
+// threads must be posted there. Ownership: shared_ptr; while it is open its own pending operations keep
+// it alive, so callers may drop it after close().
+//
+// Writes: send() appends to a buffer; what one turn of the event loop has sent leaves in one write. The
+// buffer is bounded by send_bytes_max: a peer that does not read is closed, never waited for.
+//
+// Reads: handlers are called from the event loop, one frame at a time, never from inside send() or
+// close(). Exceptions must not leave a handler.
+#pragma once
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "protocol/frame.h"
+#include "protocol/result.h"
+#include "protocol/wire.pb.h"
+
+namespace twofold {
+
+struct ConnectionOptions {
+  std::size_t frame_bytes_max = kFrameBytesMaxDefault;
+  std::size_t send_bytes_max = 256u << 20;
+  std::chrono::milliseconds heartbeat{1000};         // something is sent at least this often
+  std::chrono::milliseconds silence_max{5000};       // nothing received for so long: closed
+  std::chrono::milliseconds handshake_max{5000};     // connect and handshake together
+};
+
+class Connection : public std::enable_shared_from_this<Connection> {
+ public:
+  struct Handlers {
+    // The peer's frame; heartbeats come here as well (their `newest`), after they were counted.
+    std::function<void(wire::Frame&)> on_frame;
+    // Called once, whatever ended the connection, close() included. Afterwards no handler is called.
+    std::function<void(const Error&)> on_closed;
+    // Optional: fills in each heartbeat before it is sent.
+    std::function<void(wire::Heartbeat&)> fill_heartbeat;
+  };
+
+  // Takes over an accepted or connected socket. Nothing is read before start().
+  static std::shared_ptr<Connection> make(boost::asio::ip::tcp::socket socket,
+                                          ConnectionOptions options);
+
+  // Begins reading. The handshake is the caller's business: the first frame that arrives is handed to
+  // on_frame like any other. Until set_peer_limit() nothing larger than 64 KiB may be sent.
+  void start(Handlers handlers);
+  void replace_handlers(Handlers handlers);  // e.g. after the handshake, from inside a handler or not
+  void set_peer_limit(std::size_t frame_bytes_max);
+
+  // Queues one frame. False: closed already, or larger than the peer accepts (then nothing is sent and
+  // the connection stays; the caller turns it into an error for whoever asked).
+  bool send(const wire::Frame& frame);
+
+  // Hands to the kernel all that is queued, waiting as long as that takes (at most a second). Only for
+  // crash points, which promise that what was sent before them is sent.
+  void flush_blocking();
+
+  // Sends Failure with request 0, then closes when it is written.
+  void fail(wire::FailureCode code, const std::string& text);
+  void close(const Error& why);
+  bool is_open() const;
+  std::string peer() const;  // "127.0.0.1:41234", also after the end
+
+  struct Counters { std::uint64_t frames_in, frames_out, bytes_in, bytes_out, writes, reads; };
+  Counters counters() const;
+  ~Connection();
+
+ private:
+  struct State;
+  explicit Connection(std::unique_ptr<State> state);
+  std::unique_ptr<State> state_;
+};
+
+// "HOST:PORT", "[::1]:PORT". The port may be 0 where a listener chooses one.
+struct Address {
+  std::string host;
+  std::uint16_t port = 0;
+  bool operator==(const Address&) const = default;
+};
+Result<Address> parse_address(std::string_view text);
+std::string to_text(const Address& address);
+
+// Connects, sends `hello`, and waits for Welcome, all within options.handshake_max. On success the
+// connection has been started with handlers that only queue frames until replace_handlers(); frames that
+// came right behind Welcome are not lost. `done` is called exactly once from the event loop.
+// A Failure from the peer becomes Error{fault by its code, its text}. The returned function cancels.
+std::function<void()> connect_and_greet(
+    boost::asio::io_context& io, const Address& address, wire::Hello hello, ConnectionOptions options,
+    std::function<void(Result<std::pair<std::shared_ptr<Connection>, wire::Welcome>>)> done);
+
+// Accepts connections until stopped (destroyed). A failed accept (out of descriptors) is logged by the
+// caller's `on_fault`, and tried again after a pause.
+class Listener {
+ public:
+  // Binds and listens; throws std::runtime_error when it cannot (starting up).
+  Listener(boost::asio::io_context& io, const Address& address,
+           std::function<void(boost::asio::ip::tcp::socket)> on_socket,
+           std::function<void(const Error&)> on_fault);
+  ~Listener();
+  Address address() const;  // with the real port
+  void stop();
+
+ private:
+  struct State;
+  std::shared_ptr<State> state_;
+};
+
+// Checks the first frame of an accepted connection. Failure text is what a person should read.
+// Returns the code to fail() with, or FAILURE_UNSPECIFIED if it is a Hello of our version.
+wire::FailureCode check_hello(const wire::Frame& frame, std::string& text);
+
+}  // namespace twofold
