@@ -1,5 +1,5 @@
-// Capped, jittered exponential backoff: each pause is drawn between half of and the whole of a doubling
-// bound. For drivers and clients; the deciding cores draw no random number.
+// Capped, jittered exponential backoff: each pause is drawn between half of and the whole of a
+// doubling bound. For drivers and clients; the deciding cores draw no random number.
 #pragma once
 
 #include <chrono>

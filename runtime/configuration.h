@@ -28,7 +28,7 @@ struct CoordinatorConfiguration {
   std::string node = "main";
   std::string listen = "127.0.0.1:7400";
   std::filesystem::path log;
-  std::uint64_t log_map_bytes = 256u << 20;      // used when `twofold up` makes the log
+  std::uint64_t log_map_bytes = 256u << 20;  // used when `twofold up` makes the log
   std::uint64_t transactions_max = 100'000;
   std::uint64_t branches_max = 64;
   std::uint64_t outcomes_max = 100'000;
@@ -52,10 +52,10 @@ struct CoordinatorConfiguration {
 
 struct ResourceManagerConfiguration {
   std::string name;
-  std::string address;                           // where it listens and is reached
+  std::string address;  // where it listens and is reached
   std::string kind = "store";
   std::filesystem::path data;
-  std::uint64_t map_bytes = 256u << 20;          // used when the data is made
+  std::uint64_t map_bytes = 256u << 20;  // used when the data is made
   std::uint64_t branches_max = 100'000;
   std::uint64_t locks_max = 10'000;
   std::uint64_t connections_max = 1'000;
@@ -74,7 +74,8 @@ struct Configuration {
   std::vector<ResourceManagerConfiguration> resource_managers;
 };
 
-// Refuses unknown keys, wrong types, values out of range, doubled names: file, line, and what is allowed.
+// Refuses unknown keys, wrong types, values out of range, doubled names: file, line, and what is
+// allowed.
 Result<Configuration> read_configuration(const std::filesystem::path& file);
 Result<Configuration> parse_configuration(std::string_view text, const std::filesystem::path& file);
 std::string to_toml(const Configuration& configuration);  // parses back to the same
