@@ -1,4 +1,5 @@
-// Between wire messages and the plain types. Every conversion checks what a peer may have got wrong.
+// Between wire messages and the plain types. Every conversion checks what a peer may have got
+// wrong.
 #pragma once
 
 #include "protocol/outcome.h"
@@ -16,5 +17,11 @@ void to_wire(const Refusal& refusal, wire::Refusal& out);
 Refusal from_wire(const wire::Refusal& refusal);
 void to_wire(const Outcome& outcome, wire::Outcome& out);
 Outcome from_wire(const wire::Outcome& outcome);
+
+// A peer's Failure as an Error with its text. Version and unknown message: unsupported; corrupt:
+// damaged; stale: exists (a newer session or epoch); not here: not_found; busy; shutdown: closed; a
+// code that this version does not know: io; all others: invalid.
+Error to_error(const wire::Failure& failure);
+Fault fault_of(wire::FailureCode code);
 
 }  // namespace twofold

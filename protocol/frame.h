@@ -2,8 +2,8 @@
 //
 //   length (4, little-endian) | checksum (4, little-endian) | payload (length bytes)
 //
-// The checksum is CRC-32 (zlib's, as in PNG) of the length's four bytes followed by the payload, which
-// is an encoded wire.proto Frame.
+// The checksum is CRC-32 (zlib's, as in PNG) of the length's four bytes followed by the payload,
+// which is an encoded wire.proto Frame.
 #pragma once
 
 #include <cstddef>
@@ -19,11 +19,15 @@ inline constexpr std::uint32_t kProtocolVersion = 1;
 inline constexpr std::size_t kFrameHeaderBytes = 8;
 inline constexpr std::size_t kFrameBytesMaxDefault = 16u << 20;  // payload
 
-namespace wire { class Frame; }
+namespace wire {
+class Frame;
+}
 
-// Appends one whole frame to `out`. The message must encode to at most 4 GiB; the caller has checked
-// the peer's limit with ByteSizeLong.
+// Appends one whole frame to `out`. The message must encode to at most 4 GiB; the caller has
+// checked the peer's limit with ByteSizeLong.
 void append_frame(const wire::Frame& message, std::string& out);
+// The same for a caller that has just called message.ByteSizeLong(), which gave `payload_bytes`.
+void append_frame(const wire::Frame& message, std::size_t payload_bytes, std::string& out);
 
 enum class FrameFault : std::uint8_t { none, too_large, corrupt };
 
@@ -34,11 +38,13 @@ class FrameReader {
 
   void append(std::string_view bytes);
 
-  // The next whole payload, valid until the next call of append() or next(). Empty optional-like: false
-  // when more bytes are needed or after a fault; then fault() tells which. A fault is final.
+  // The next whole payload, valid until the next call of append() or next(). Empty optional-like:
+  // false when more bytes are needed or after a fault; then fault() tells which. A fault is final.
   bool next(std::string_view& payload);
   FrameFault fault() const { return fault_; }
-  std::size_t faulty_length() const { return faulty_length_; }  // with too_large: what was announced
+  std::size_t faulty_length() const {
+    return faulty_length_;
+  }  // with too_large: what was announced
 
  private:
   std::size_t payload_bytes_max_;

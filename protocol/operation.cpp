@@ -1,1 +1,233 @@
-// to be written
+#include "protocol/operation.h"
+
+#include <google/protobuf/arena.h>
+
+#include <array>
+#include <charconv>
+#include <limits>
+
+#include "protocol/check.h"
+#include "protocol/wire.pb.h"
+
+namespace twofold {
+namespace {
+
+void append_hex(std::string_view bytes, std::string& out) {
+  constexpr std::string_view kHex = "0123456789abcdef";
+  for (const char byte : bytes) {
+    out.push_back(kHex[static_cast<unsigned char>(byte) >> 4]);
+    out.push_back(kHex[static_cast<unsigned char>(byte) & 15]);
+  }
+}
+
+void append_quoted(std::string_view text, std::string& out) {
+  out.push_back('"');
+  for (const char c : text) {
+    if (c == '"' || c == '\\') out.push_back('\\');
+    if (static_cast<unsigned char>(c) < ' ' || c == '\x7f') {
+      out += "\\x";
+      append_hex({&c, 1}, out);
+    } else {
+      out.push_back(c);
+    }
+  }
+  out.push_back('"');
+}
+
+void append_real(double real, std::string& out) {
+  std::array<char, 32> digits;
+  const auto written = std::to_chars(digits.data(), digits.data() + digits.size(), real);
+  const std::string_view text(digits.data(), static_cast<std::size_t>(written.ptr - digits.data()));
+  out += text;
+  if (text.find_first_not_of("-0123456789") == std::string_view::npos) out += ".0";
+}
+
+void append_text(const Value& value, std::string& out) {
+  struct Visitor {
+    std::string& out;
+    void operator()(std::monostate) const { out += "null"; }
+    void operator()(bool b) const { out += b ? "true" : "false"; }
+    void operator()(std::int64_t number) const { out += std::to_string(number); }
+    void operator()(double real) const { append_real(real, out); }
+    void operator()(const std::string& text) const { append_quoted(text, out); }
+    void operator()(const Bytes& bytes) const {
+      out += "0x";
+      append_hex(bytes.value, out);
+    }
+    void operator()(const List& list) const {
+      out.push_back('[');
+      for (std::size_t i = 0; i < list.size(); ++i) {
+        if (i > 0) out += ", ";
+        append_text(list[i], out);
+      }
+      out.push_back(']');
+    }
+  };
+  std::visit(Visitor{out}, value.data);
+}
+
+void encode_value(const Value& value, wire::Value& out) {
+  struct Visitor {
+    wire::Value& out;
+    void operator()(std::monostate) const { out.set_null(true); }
+    void operator()(bool b) const { out.set_boolean(b); }
+    void operator()(std::int64_t number) const { out.set_integer(number); }
+    void operator()(double real) const { out.set_real(real); }
+    void operator()(const std::string& text) const { out.set_text(text); }
+    void operator()(const Bytes& bytes) const { out.set_raw(bytes.value); }
+    void operator()(const List& list) const {
+      wire::ValueList& values = *out.mutable_list();
+      for (const Value& value : list) encode_value(value, *values.add_values());
+    }
+  };
+  std::visit(Visitor{out}, value.data);
+}
+
+// What is wrong with the value; empty: nothing. `depth`: lists that it may still nest.
+std::string decode_value(wire::Value& in, std::size_t depth, Value& out) {
+  switch (in.kind_case()) {
+    case wire::Value::kNull: out.data = std::monostate(); return {};
+    case wire::Value::kBoolean: out.data = in.boolean(); return {};
+    case wire::Value::kInteger: out.data = std::int64_t{in.integer()}; return {};
+    case wire::Value::kReal: out.data = in.real(); return {};
+    case wire::Value::kText: out.data = std::move(*in.mutable_text()); return {};
+    case wire::Value::kRaw: out.data = Bytes{std::move(*in.mutable_raw())}; return {};
+    case wire::Value::kList: break;
+    case wire::Value::KIND_NOT_SET: return "a value of a kind that is not known here";
+  }
+  if (depth == 0) return "lists nested deeper than " + std::to_string(kListDepthMax);
+  List& list = out.data.emplace<List>(static_cast<std::size_t>(in.list().values_size()));
+  for (int i = 0; i < in.list().values_size(); ++i) {
+    std::string wrong = decode_value(*in.mutable_list()->mutable_values(i), depth - 1,
+                                     list[static_cast<std::size_t>(i)]);
+    if (!wrong.empty()) return wrong;
+  }
+  return {};
+}
+
+std::string decode_operation(wire::Operation& in, Operation& out) {
+  if (in.name().empty()) return "it has no name";
+  out.name = std::move(*in.mutable_name());
+  if (static_cast<std::size_t>(in.arguments_size()) > kArgumentsMax) {
+    return "more than " + std::to_string(kArgumentsMax) + " arguments";
+  }
+  out.arguments.reserve(static_cast<std::size_t>(in.arguments_size()));
+  for (wire::Argument& argument : *in.mutable_arguments()) {
+    if (argument.name().empty()) return "an argument has no name";
+    if (out.find(argument.name())) return "argument '" + argument.name() + "' is given twice";
+    auto& [name, value] = out.arguments.emplace_back();
+    name = std::move(*argument.mutable_name());
+    std::string wrong = decode_value(*argument.mutable_value(), kListDepthMax, value);
+    if (!wrong.empty()) return "argument '" + name + "': " + wrong;
+  }
+  return {};
+}
+
+template <class Message>
+std::string serialise(const Message& message) {
+  std::string out;
+  TWOFOLD_CHECK(message.SerializeToString(&out));  // fails beyond 2 GiB only
+  return out;
+}
+
+bool parse(std::string_view bytes, google::protobuf::MessageLite& out) {
+  return bytes.size() <= static_cast<std::size_t>(std::numeric_limits<int>::max()) &&
+         out.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()));
+}
+
+Error malformed(const char* what) {
+  return {Fault::invalid,
+          std::string("not ") + what +
+              ": the bytes do not parse, a text is not UTF-8, or lists nest too deep"};
+}
+
+}  // namespace
+
+bool is_utf8(std::string_view text) {
+  const auto* at = reinterpret_cast<const unsigned char*>(text.data());
+  const auto* end = at + text.size();
+  while (at < end) {
+    const unsigned char lead = *at++;
+    if (lead < 0x80) continue;
+    const int more = lead >= 0xf0 ? 3 : lead >= 0xe0 ? 2 : 1;
+    if (lead < 0xc2 || lead > 0xf4 || end - at < more) return false;
+    // The second byte's range keeps out overlong forms, surrogates and what lies beyond U+10FFFF.
+    const unsigned char low = lead == 0xe0 ? 0xa0 : lead == 0xf0 ? 0x90 : 0x80;
+    const unsigned char high = lead == 0xed ? 0x9f : lead == 0xf4 ? 0x8f : 0xbf;
+    if (*at < low || *at > high) return false;
+    for (int i = 1; i < more; ++i) {
+      if ((at[i] & 0xc0) != 0x80) return false;
+    }
+    at += more;
+  }
+  return true;
+}
+
+std::string to_text(const Value& value) {
+  std::string out;
+  append_text(value, out);
+  return out;
+}
+
+const Value* Operation::find(std::string_view argument) const {
+  for (const auto& [argument_name, value] : arguments) {
+    if (argument_name == argument) return &value;
+  }
+  return nullptr;
+}
+
+std::string encode_work(const Work& work) {
+  google::protobuf::Arena arena;
+  auto& message = *google::protobuf::Arena::CreateMessage<wire::Work>(&arena);
+  for (const Operation& operation : work) {
+    wire::Operation& out = *message.add_operations();
+    out.set_name(operation.name);
+    for (const auto& [name, value] : operation.arguments) {
+      wire::Argument& argument = *out.add_arguments();
+      argument.set_name(name);
+      encode_value(value, *argument.mutable_value());
+    }
+  }
+  return serialise(message);
+}
+
+Result<Work> decode_work(std::string_view bytes) {
+  google::protobuf::Arena arena;
+  auto& message = *google::protobuf::Arena::CreateMessage<wire::Work>(&arena);
+  if (!parse(bytes, message)) return malformed("work");
+  Work work(static_cast<std::size_t>(message.operations_size()));
+  for (std::size_t i = 0; i < work.size(); ++i) {
+    wire::Operation& operation = *message.mutable_operations(static_cast<int>(i));
+    std::string wrong = decode_operation(operation, work[i]);
+    if (!wrong.empty()) {
+      return Error{Fault::invalid, "operation " + std::to_string(i) + " (" + work[i].name +
+                                       ") cannot be understood: " + wrong};
+    }
+  }
+  return work;
+}
+
+std::string encode_results(const Results& results) {
+  google::protobuf::Arena arena;
+  auto& message = *google::protobuf::Arena::CreateMessage<wire::Results>(&arena);
+  for (const Value& value : results) encode_value(value, *message.add_values());
+  return serialise(message);
+}
+
+Result<Results> decode_results(std::string_view bytes) {
+  google::protobuf::Arena arena;
+  auto& message = *google::protobuf::Arena::CreateMessage<wire::Results>(&arena);
+  if (!parse(bytes, message)) return malformed("results");
+  Results results(static_cast<std::size_t>(message.values_size()));
+  for (std::size_t i = 0; i < results.size(); ++i) {
+    std::string wrong =
+        decode_value(*message.mutable_values(static_cast<int>(i)), kListDepthMax, results[i]);
+    if (!wrong.empty()) {
+      return Error{Fault::invalid,
+                   "result " + std::to_string(i) + " cannot be understood: " + wrong};
+    }
+  }
+  return results;
+}
+
+}  // namespace twofold

@@ -32,14 +32,21 @@ struct Operation {
   std::string name;
   std::vector<std::pair<std::string, Value>> arguments;  // in the order given
   bool operator==(const Operation&) const = default;
-  const Value* find(std::string_view argument) const;    // null if absent
+  const Value* find(std::string_view argument) const;  // null if absent
 };
 
 using Work = std::vector<Operation>;
 using Results = std::vector<Value>;  // one per operation
 
+// Whether `text` is UTF-8. Every name, key and text on the wire is; bytes are not bound to it.
+bool is_utf8(std::string_view text);
+
+inline constexpr std::size_t kListDepthMax = 16;  // a list of numbers has depth 1
+inline constexpr std::size_t kArgumentsMax = 64;  // of one operation
+
 // The bytes of wire.proto's Work and Results. Encoding is a function of the value alone, so that a
-// resent submission has the same payload hash (rule 7).
+// resent submission has the same payload hash (rule 7). Decoding refuses (Fault::invalid, naming
+// the operation) what is malformed, nameless, doubled, not UTF-8, or beyond the limits above.
 std::string encode_work(const Work& work);
 Result<Work> decode_work(std::string_view bytes);
 std::string encode_results(const Results& results);
