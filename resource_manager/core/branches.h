@@ -1,6 +1,6 @@
 // The branch core of a resource manager: verb order, sessions and fencing, locks, votes, prepared
-// branches (rules 2, 10, 11, 12, 13, 15, 16 and 18). Decides, and does nothing else: no I/O, no clock,
-// no randomness, no logging. Verbs and codes are X/Open's (XA C193 chapter 3 and 5).
+// branches (rules 2, 10, 11, 12, 13, 15, 16 and 18). Decides, and does nothing else: no I/O, no
+// clock, no randomness, no logging. Verbs and codes are X/Open's (XA C193 chapter 3 and 5).
 #pragma once
 
 #include <cstdint>
@@ -15,13 +15,13 @@ namespace twofold::resource_manager {
 
 struct Options {
   std::string name;
-  std::uint64_t incarnation = 0;                    // random, of this process
-  std::size_t branches_max = 100'000;               // beyond: a Start is answered XA_RBTRANSIENT
-  std::size_t locks_max = 10'000;                   // of one branch
-  Duration lock_timeout = std::chrono::seconds{10}; // a wait for locks; jittered down by up to a quarter,
-                                                    // by a hash of the xid (rule 12)
-  Duration fence = std::chrono::seconds{2};         // fence_ms (rule 15)
-  bool early_release = true;                        // rule 13
+  std::uint64_t incarnation = 0;                     // random, of this process
+  std::size_t branches_max = 100'000;                // beyond: a Start is answered XA_RBTRANSIENT
+  std::size_t locks_max = 10'000;                    // of one branch
+  Duration lock_timeout = std::chrono::seconds{10};  // a wait for locks; jittered down by up to a
+                                                     // quarter, by a hash of the xid (rule 12)
+  Duration fence = std::chrono::seconds{2};  // fence_ms (rule 15)
+  bool early_release = true;                 // rule 13
 };
 
 enum class BranchState : std::uint8_t {
@@ -41,7 +41,7 @@ struct BranchView {
   Xid xid;
   BranchState state = BranchState::active;
   std::vector<LockRequest> locks;
-  Duration age{0};                                  // since its start, or since the vote if prepared
+  Duration age{0};  // since its start, or since the vote if prepared
 };
 
 struct Counts {

@@ -1,9 +1,17 @@
 // What a resource manager's branch core is told (events) and what it asks for (effects).
 //
-// The same core serves every kind of resource manager; an adapter (resource_manager/adapter.h) gives the
-// work a meaning and makes it durable. The driver owes the core: effects are carried out in order;
-// persist effects reach the disk in the order given, each answered by one Persisted or Refused; each Run
-// is answered by one Ran.
+// The same core serves every kind of resource manager; an adapter (resource_manager/adapter.h)
+// gives the work a meaning and makes it durable. The driver owes the core:
+//   - effects are carried out in order, and answers to connections that are gone are dropped;
+//   - persist effects reach the disk in the order given, each answered by one Persisted; a
+//   PersistPrepare or
+//     a one-phase PersistCommit may be answered by one Refused instead, all others must be written
+//     (rule 23);
+//   - each Run is answered by one Ran, later than its own step;
+//   - one SessionRequested per connection, and one ConnectionClosed when that has ended, whoever
+//   ended it.
+// A branch that was Run ends by exactly one Discard, accepted PersistCommit or PersistRollback. One
+// that was never Run is not known to the adapter, and ends without.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +29,7 @@
 
 namespace twofold::resource_manager {
 
-using BranchId = LockTable::Owner;   // of this process; never reused; 0 is none
+using BranchId = LockTable::Owner;  // of this process; never reused; 0 is none
 using ConnectionId = std::uint64_t;
 
 struct Requester {
@@ -43,8 +51,8 @@ struct NodeRecord {
 // A prepared branch as it was made durable, without its write set, which is the adapter's.
 struct PreparedBranch {
   Xid xid;
-  std::vector<LockRequest> locks;    // all it held, shared ones too (rule 11)
-  Time since;                        // of the vote
+  std::vector<LockRequest> locks;  // all it held, shared ones too (rule 11)
+  Time since;                      // of the vote
 };
 
 struct Recovered {
@@ -52,7 +60,8 @@ struct Recovered {
   std::vector<NodeRecord> nodes;
 };
 
-// ---- events ----------------------------------------------------------------------------------------
+// ---- events
+// ----------------------------------------------------------------------------------------
 
 // A coordinator's Hello (rules 2 and 15).
 struct SessionRequested {
@@ -64,15 +73,17 @@ struct SessionRequested {
   std::uint64_t counter = 0;
   bool rebuild = false;
 };
-struct ConnectionClosed { ConnectionId connection = 0; };
+struct ConnectionClosed {
+  ConnectionId connection = 0;
+};
 
 enum class Then : std::uint8_t { nothing, prepare, commit_one_phase };
 struct Start {
   Requester requester;
   Xid xid;
   std::string work;
-  std::vector<LockRequest> locks;    // of that work, normalised; by the adapter's plan()
-  std::vector<Refusal> invalid;      // not empty: the work cannot be understood (votes no)
+  std::vector<LockRequest> locks;  // of that work, normalised; by the adapter's plan()
+  std::vector<Refusal> invalid;    // not empty: the work cannot be understood (votes no)
   Then then = Then::nothing;
   bool read_only_vote = true;
   Duration remaining{0};
@@ -85,47 +96,86 @@ struct Prepare {
   std::uint64_t work_items = 0;
   bool read_only_vote = true;
 };
-struct Commit { Requester requester; Xid xid; bool one_phase = false; };
-struct Rollback { Requester requester; Xid xid; };
-struct Release { Requester requester; Xid xid; };
-struct Forget { Requester requester; Xid xid; };
-struct Recover { Requester requester; bool start = true; std::uint32_t batch = 1000; };
-struct AskOutcome { Requester requester; Xid xid; std::uint64_t store_id = 0; };
-struct Mark { ConnectionId connection = 0; TxnId low_water; };
+struct Commit {
+  Requester requester;
+  Xid xid;
+  bool one_phase = false;
+};
+struct Rollback {
+  Requester requester;
+  Xid xid;
+};
+struct Release {
+  Requester requester;
+  Xid xid;
+};
+struct Forget {
+  Requester requester;
+  Xid xid;
+};
+struct Recover {
+  Requester requester;
+  bool start = true;
+  std::uint32_t batch = 1000;
+};
+struct AskOutcome {
+  Requester requester;
+  Xid xid;
+  std::uint64_t store_id = 0;
+};
+struct Mark {
+  ConnectionId connection = 0;
+  TxnId low_water;
+};
 
 // A Run has ended: with its results, or with every check that failed.
 struct Ran {
   BranchId branch = 0;
-  Xa code = Xa::ok;                  // ok, or rbintegrity with refusals, or another XA_RB*
+  Xa code = Xa::ok;  // ok, or rbintegrity with refusals, or another XA_RB*; nothing else
   std::string results;
   std::vector<Refusal> refusals;
   std::string text;
   bool wrote = false;
 };
-struct Persisted { std::uint64_t ticket = 0; };
-struct Refused { std::uint64_t ticket = 0; };   // certainly not written (rules 4 and 23)
-struct SpaceChanged { bool room = true; };
+struct Persisted {
+  std::uint64_t ticket = 0;
+};
+struct Refused {
+  std::uint64_t ticket = 0;
+};  // certainly not written (rules 4 and 23)
+struct SpaceChanged {
+  bool room = true;
+};
 struct Tick {};
 
-using Event = std::variant<SessionRequested, ConnectionClosed, Start, Prepare, Commit, Rollback, Release,
-                           Forget, Recover, AskOutcome, Mark, Ran, Persisted, Refused, SpaceChanged, Tick>;
+using Event =
+    std::variant<SessionRequested, ConnectionClosed, Start, Prepare, Commit, Rollback, Release,
+                 Forget, Recover, AskOutcome, Mark, Ran, Persisted, Refused, SpaceChanged, Tick>;
 
-// ---- effects ---------------------------------------------------------------------------------------
+// ---- effects
+// ---------------------------------------------------------------------------------------
 
-struct AcceptSession { ConnectionId connection = 0; };             // send Welcome
-struct RefuseSession {                                             // send Failure, close
+struct AcceptSession {
+  ConnectionId connection = 0;
+};                      // send Welcome
+struct RefuseSession {  // send Failure, close
   ConnectionId connection = 0;
   enum class Why : std::uint8_t { stale, wrong_log } why = Why::stale;
   std::string text;
 };
-struct CloseConnection { ConnectionId connection = 0; std::string text; };  // fenced by a newer session
+struct CloseConnection {
+  ConnectionId connection = 0;
+  std::string text;
+};  // fenced by a newer session
 
-struct Run {                          // its locks are held; answered by Ran
+struct Run {  // its locks are held; answered by Ran
   BranchId branch = 0;
   Xid xid;
   std::string work;
 };
-struct Discard { BranchId branch = 0; };   // forget what an unprepared branch did
+struct Discard {
+  BranchId branch = 0;
+};  // forget what an unprepared branch did
 
 // Answered by Persisted or Refused (refusable ones only).
 struct PersistPrepare {
@@ -134,25 +184,25 @@ struct PersistPrepare {
   Xid xid;
   std::vector<LockRequest> locks;
 };
-struct PersistCommit {                // applies the write set, leaves the outcome row (rule 16)
+struct PersistCommit {  // applies the write set, leaves the outcome row (rule 16)
   std::uint64_t ticket = 0;
   BranchId branch = 0;
   Xid xid;
-  bool one_phase = false;             // then nothing was prepared before, and it may be refused
+  bool one_phase = false;  // then nothing was prepared before, and it may be refused
 };
-struct PersistRollback {              // of a prepared branch; unforced (rule 4)
+struct PersistRollback {  // of a prepared branch; unforced (rule 4)
   std::uint64_t ticket = 0;
   BranchId branch = 0;
   Xid xid;
 };
-struct PersistNode {                  // with a low-water mark: outcome rows of this log below it go (18)
+struct PersistNode {  // with a low-water mark: outcome rows of this log below it go (18)
   std::uint64_t ticket = 0;
   NodeRecord record;
   bool forced = true;
   bool purge = false;
 };
 
-struct Answer {                       // a BranchAnswer
+struct Answer {  // a BranchAnswer
   Requester requester;
   Xa code = Xa::ok;
   std::string results;
@@ -160,27 +210,38 @@ struct Answer {                       // a BranchAnswer
   std::string text;
   bool no_room = false;
 };
-struct RecoveredBranch { Xid xid; bool busy = false; Duration age{0}; };
-struct AnswerRecover { Requester requester; std::vector<RecoveredBranch> branches; bool end = false; };
-// The branch is not here: look its outcome row up and answer. For Rollback: XAER_NOTA, or XA_HEURCOM with
-// evidence of a commit. For AskOutcome: Evidence COMMITTED or NONE, IMPOSSIBLE if `store_id` is another's.
+struct RecoveredBranch {
+  Xid xid;
+  bool busy = false;
+  Duration age{0};
+};
+struct AnswerRecover {
+  Requester requester;
+  std::vector<RecoveredBranch> branches;
+  bool end = false;
+};
+// The branch is not here: look its outcome row up and answer. For Rollback: XAER_NOTA, or
+// XA_HEURCOM with evidence of a commit. For AskOutcome: Evidence COMMITTED or NONE, IMPOSSIBLE if
+// `store_id` is another's.
 struct AnswerFromEvidence {
   Requester requester;
   Xid xid;
   bool rollback = false;
-  std::uint64_t store_id = 0;         // 0: any
+  std::uint64_t store_id = 0;  // 0: any
 };
-struct AnswerEvidence {               // known without looking: PREPARED, BUSY or IMPOSSIBLE
+struct AnswerEvidence {  // known without looking: PREPARED, BUSY or IMPOSSIBLE
   Requester requester;
   enum class Kind : std::uint8_t { prepared, busy, impossible } kind = Kind::impossible;
 };
-struct Alarm { std::string text; };
+struct Alarm {
+  std::string text;
+};
 
-using Effect = std::variant<AcceptSession, RefuseSession, CloseConnection, Run, Discard, PersistPrepare,
-                            PersistCommit, PersistRollback, PersistNode, Answer, AnswerRecover,
-                            AnswerFromEvidence, AnswerEvidence, Alarm>;
+using Effect = std::variant<AcceptSession, RefuseSession, CloseConnection, Run, Discard,
+                            PersistPrepare, PersistCommit, PersistRollback, PersistNode, Answer,
+                            AnswerRecover, AnswerFromEvidence, AnswerEvidence, Alarm>;
 
-std::string_view name(const Event& event);    // "Start", "Persisted"
+std::string_view name(const Event& event);  // "Start", "Persisted"
 std::string_view name(const Effect& effect);
 std::vector<std::string_view> event_names();  // all, in order
 std::vector<std::string_view> effect_names();

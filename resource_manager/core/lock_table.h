@@ -1,12 +1,13 @@
 // Strict two-phase locks, shared and exclusive, strictly first come, first served (rule 12).
 //
-// An owner enters all its queues at once, each key in its strongest mode, so owners that do so and wait
-// for nothing else cannot deadlock among themselves. No barging: a reader waits behind a waiting writer.
-// Pure; not thread-safe; iterates nothing unordered.
+// An owner enters all its queues at once, each key in its strongest mode, so owners that do so and
+// wait for nothing else cannot deadlock among themselves. No barging: a reader waits behind a
+// waiting writer. Pure; not thread-safe; iterates nothing unordered.
 #pragma once
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -40,26 +41,37 @@ class LockTable {
   // Grants without queueing what a prepared branch held before a restart (rule 11). Only before any
   // request(); a conflict between two prepared branches is a broken contract.
   void reinstate(Owner owner, std::span<const LockRequest> requests, Time now);
-  // Lets go of everything held and waited for. Appends to `ready`, in the order of their requests, the
-  // owners that thereby hold all they asked for.
+  // Lets go of everything held and waited for. Appends to `ready`, in the order of their requests,
+  // the owners that thereby hold all they asked for.
   void release(Owner owner, Time now, std::vector<Owner>& ready);
 
-  bool waiting(Owner owner) const;       // for at least one key
-  // Whom this owner waits for: every holder and every earlier waiter it may not pass. Sorted, each once.
+  bool waiting(Owner owner) const;  // for at least one key
+  // Whom this owner waits for: every holder and every earlier waiter it may not pass. Readers that
+  // will be granted in one batch with it are not among them. Sorted, each once.
   std::vector<Owner> waits_for(Owner owner) const;
+  // What a person should be told of a wait: the first key not granted, and who has held it longest.
+  struct Wait {
+    std::string key;
+    Owner holder;
+  };
+  std::optional<Wait> first_wait(Owner owner) const;
   std::vector<LockRequest> locks_of(Owner owner) const;  // asked for, granted or not
 
-  struct Held { Owner owner; LockMode mode; Time since; };
+  struct Held {
+    Owner owner;
+    LockMode mode;
+    Time since;
+  };
   struct Entry {
-    std::string_view key;
+    std::string_view key;  // valid until the table changes
     std::vector<Held> holders;
-    std::vector<Held> waiters;           // first come first; since: the request
+    std::vector<Held> waiters;  // first come first; since: the request
   };
   std::vector<Entry> entries(std::size_t entries_max) const;  // by key
   std::size_t keys() const;
 
-  const Histogram& hold_us() const;      // one value per lock released: grant to release
-  const Histogram& wait_us() const;      // one value per lock granted: request to grant
+  const Histogram& hold_us() const;  // one value per lock released: grant to release
+  const Histogram& wait_us() const;  // one value per lock granted: request to grant
 
  private:
   struct Impl;

@@ -1,0 +1,78 @@
+// What the branch core keeps of a branch and of a coordinator's node. Internal to the core.
+#pragma once
+
+#include <cstdint>
+#include <list>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "resource_manager/core/branches.h"
+#include "resource_manager/core/events.h"
+
+namespace twofold::resource_manager {
+
+struct Node;
+
+struct Branch {
+  BranchId id = 0;
+  Xid xid;
+  Node* node = nullptr;
+  BranchState state = BranchState::waiting;
+  Then then = Then::nothing;
+  bool read_only_vote = true;
+  bool wrote = false;
+  bool handed = false;   // the adapter has been given its work, so it must be told of its end
+  bool at_work = false;  // its Run has not been answered by Ran
+  bool busy = false;     // an ended session's verb is still with the adapter (rule 15)
+  std::uint64_t work_items = 0;    // rule 10
+  std::uint64_t ticket = 0;        // of the persist effect whose answer matters; 0: none
+  std::string work;                // until it runs
+  std::vector<LockRequest> locks;  // until PersistPrepare takes them
+  std::string results;             // until they are answered
+  std::optional<Requester> asked;  // waits for the work, the vote or the one-phase commit
+  std::vector<Requester> closing;  // wait for the end: Commit or Rollback
+  Time started;
+  Time since;                 // of the vote, once prepared
+  Time deadline;              // its own (rule 10)
+  std::optional<Time> alarm;  // its entry among the deadlines: only while waiting or active
+};
+
+// A session that has been asked for and cannot be accepted yet (rule 15).
+struct PendingSession {
+  ConnectionId connection = 0;
+  Time fence;
+  bool fence_over = false;
+};
+
+struct Node {
+  NodeRecord record;            // as last handed to the adapter; log_id 0: never seen
+  std::uint64_t counter = 0;    // of the newest session of record.epoch that was asked for
+  ConnectionId connection = 0;  // the current session's; 0: there is none
+  std::optional<PendingSession> pending;
+  std::uint64_t ticket = 0;    // of the forced record that is not durable yet; 0: none
+  std::size_t busy = 0;        // branches that are
+  std::list<Branch> branches;  // oldest first
+
+  // An open scan of the current session: what was listed at its start, and how much has been told.
+  struct Scan {
+    std::vector<Xid> xids;
+    std::size_t told = 0;
+  };
+  std::optional<Scan> scan;
+};
+
+// Whose answer a persist effect's ticket brings. Branch tickets name their branch, so no table is
+// kept.
+enum class TicketKind : std::uint8_t { prepare, commit, rollback, node };
+constexpr std::uint64_t make_ticket(std::uint64_t number, TicketKind kind) {
+  return number * 4 + static_cast<std::uint64_t>(kind);
+}
+constexpr TicketKind ticket_kind(std::uint64_t ticket) {
+  return static_cast<TicketKind>(ticket % 4);
+}
+constexpr BranchId ticket_branch(std::uint64_t ticket) {
+  return ticket / 4;
+}
+
+}  // namespace twofold::resource_manager

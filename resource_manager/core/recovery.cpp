@@ -1,0 +1,84 @@
+// What a coordinator asks in order to recover: scans, outcomes, and the low-water mark.
+#include <algorithm>
+
+#include "resource_manager/core/branches_impl.h"
+
+namespace twofold::resource_manager {
+
+namespace {
+
+// In doubt, or soon: a verb of an ended session is still at work on it (rule 15). A branch that the
+// current session itself is preparing or committing is not listed: that session waits for the
+// answer.
+bool listed(const Branch& branch) {
+  return branch.state == BranchState::prepared || branch.busy;
+}
+
+constexpr std::uint32_t kBatchMax = 10'000;  // keeps an answer well below a frame's limit
+
+}  // namespace
+
+// Lists the node's branches whatever their log, so that those of an unknown one are reported (rule
+// 2). What is listed is fixed at the start of the scan: a branch that becomes prepared later is for
+// the next.
+void Branches::Impl::on(Recover event) {
+  Node* node = session_of(event.requester);
+  if (!node) return;
+  if (event.start) {
+    node->scan.emplace();
+    for (const Branch& branch : node->branches) {
+      if (listed(branch)) node->scan->xids.push_back(branch.xid);
+    }
+    std::sort(node->scan->xids.begin(), node->scan->xids.end());
+  } else if (!node->scan) {
+    return answer(event.requester, Xa::er_inval,
+                  "no scan is open in this session: begin one with start");
+  }
+  Node::Scan& scan = *node->scan;
+  AnswerRecover told{event.requester, {}, false};
+  const std::uint32_t batch = std::clamp(event.batch, 1u, kBatchMax);
+  for (; scan.told < scan.xids.size() && told.branches.size() < batch; ++scan.told) {
+    const Branch* branch = find(scan.xids[scan.told]);
+    if (!branch || !listed(*branch)) continue;  // ended since the scan began
+    const Time since = branch->busy ? branch->started : branch->since;
+    told.branches.push_back({branch->xid, branch->busy, now_ - since});
+  }
+  told.end = scan.told == scan.xids.size();
+  if (told.end) node->scan.reset();
+  emit(std::move(told));
+}
+
+void Branches::Impl::on(AskOutcome event) {
+  using Kind = AnswerEvidence::Kind;
+  const Node* node = session_of(event.requester);
+  if (!node) return;
+  const std::optional<Gtrid> gtrid = Gtrid::decode(event.xid.gtrid);
+  const bool own = gtrid && event.xid.format_id == kFormatId && gtrid->node == node->record.node &&
+                   gtrid->log_id == node->record.log_id;
+  if (!own) return emit(AnswerEvidence{event.requester, Kind::impossible});
+  if (const Branch* branch = find(event.xid)) {
+    const bool in_doubt = branch->state == BranchState::prepared;
+    return emit(AnswerEvidence{event.requester, in_doubt ? Kind::prepared : Kind::busy});
+  }
+  if (gtrid->txn_id() < node->record.low_water) {  // its outcome row may be purged
+    return emit(AnswerEvidence{event.requester, Kind::impossible});
+  }
+  emit(AnswerFromEvidence{event.requester, std::move(event.xid), false, event.store_id});
+}
+
+// Stored together with the purge that it permits, so never later (rule 18).
+void Branches::Impl::on(Mark event) {
+  auto at = connections_.find(event.connection);
+  if (at == connections_.end() || at->second->connection != event.connection) return;
+  Node& node = *at->second;
+  if (event.low_water <= node.record.low_water) return;
+  if (event.low_water.epoch > node.record.epoch) {
+    return emit(Alarm{"ignored a low-water mark " + to_text(event.low_water) + " of node " +
+                      node.record.node + ", which is in epoch " +
+                      std::to_string(node.record.epoch)});
+  }
+  node.record.low_water = event.low_water;
+  persist_node(node, false, true);
+}
+
+}  // namespace twofold::resource_manager

@@ -1,0 +1,173 @@
+// Sessions (rules 2 and 15): one per coordinator's node, the newest; a newer one fences the older.
+#include "resource_manager/core/branches_impl.h"
+
+namespace twofold::resource_manager {
+
+namespace {
+
+using Why = RefuseSession::Why;
+
+std::string hex(std::uint64_t value) {
+  constexpr std::string_view digits = "0123456789abcdef";
+  std::string text(16, '0');
+  for (std::size_t i = 16; i-- > 0; value >>= 4) text[i] = digits[value & 15];
+  return text;
+}
+
+}  // namespace
+
+void Branches::Impl::on(SessionRequested event) {
+  if (std::optional<RefuseSession> no = refusal(event)) return emit(std::move(*no));
+  Node& node = nodes_[event.node];
+  if (node.connection != 0) {
+    connections_.erase(node.connection);
+    emit(CloseConnection{node.connection, "fenced: a newer session of node " + event.node +
+                                              " (epoch " + std::to_string(event.epoch) +
+                                              ", session " + std::to_string(event.counter) +
+                                              ") has taken over"});
+  }
+  if (node.pending) {
+    emit(RefuseSession{node.pending->connection, Why::stale,
+                       "a newer session of node " + event.node + " has been asked for meanwhile"});
+    drop_pending(node);
+  }
+  end_session(node);
+  record_session(node, event);
+  node.pending = PendingSession{event.connection, now_ + options_.fence, false};
+  fences_.emplace(node.pending->fence, event.node);
+  connections_.emplace(event.connection, &node);
+  accept_ = true;
+}
+
+std::optional<RefuseSession> Branches::Impl::refusal(const SessionRequested& request) const {
+  auto refuse = [&](Why why, std::string text) {
+    return RefuseSession{request.connection, why, std::move(text)};
+  };
+  if (connections_.contains(request.connection)) {
+    return refuse(Why::stale, "this connection has asked for a session already: one each");
+  }
+  if (request.node.empty() || request.node.size() > kNodeBytesMax || request.log_id == LogId{}) {
+    return refuse(Why::wrong_log, "a session needs a node name of 1 to " +
+                                      std::to_string(kNodeBytesMax) + " bytes and a log id");
+  }
+  const auto at = nodes_.find(request.node);
+  if (at == nodes_.end() || at->second.record.log_id == LogId{}) return std::nullopt;
+  const NodeRecord& known = at->second.record;
+  if (request.log_id != known.log_id) {
+    if (request.rebuild) return std::nullopt;
+    return refuse(Why::wrong_log,
+                  "node " + request.node + " is known here with log " + hex(known.log_id.value) +
+                      ", and the coordinator has log " + hex(request.log_id.value) +
+                      ": start it with its own log, or confirm the new one with --rebuild");
+  }
+  const std::string epoch = "epoch " + std::to_string(request.epoch);
+  if (request.epoch < known.epoch) {
+    return refuse(Why::stale, epoch + " of node " + request.node + " is over: epoch " +
+                                  std::to_string(known.epoch) +
+                                  " has been here; another coordinator runs with a newer copy of "
+                                  "this log, or this log was restored from a backup (--restored)");
+  }
+  if (request.epoch == known.epoch && request.nonce != known.nonce) {
+    return refuse(Why::stale, epoch + " of node " + request.node +
+                                  " has been here from another process: two coordinators run from "
+                                  "copies of one log; stop one of them");
+  }
+  if (request.epoch == known.epoch && request.counter <= at->second.counter) {
+    return refuse(Why::stale, "session " + std::to_string(request.counter) + " of node " +
+                                  request.node + " is not newer than session " +
+                                  std::to_string(at->second.counter) + ": open a new one");
+  }
+  return std::nullopt;
+}
+
+// A new log or epoch must be durable before its session is accepted: an older one must be refused
+// for ever after. What is not forced yet of the same log and epoch, an earlier request is still
+// waiting for.
+void Branches::Impl::record_session(Node& node, const SessionRequested& request) {
+  NodeRecord& known = node.record;
+  const bool same_log = request.log_id == known.log_id;
+  node.counter = request.counter;
+  if (same_log && request.epoch == known.epoch) return;
+  known = {request.node, request.log_id, request.epoch, request.nonce,
+           same_log ? known.low_water : TxnId{}};
+  persist_node(node, true, false);
+}
+
+void Branches::Impl::persist_node(Node& node, bool forced, bool purge) {
+  const std::uint64_t ticket = make_ticket(++newest_node_ticket_, TicketKind::node);
+  if (forced) node.ticket = ticket;
+  emit(PersistNode{ticket, node.record, forced, purge});
+}
+
+// ---- the end of a session
+// --------------------------------------------------------------------------
+
+void Branches::Impl::on(ConnectionClosed event) {
+  auto at = connections_.find(event.connection);
+  if (at == connections_.end()) return;
+  Node& node = *at->second;
+  connections_.erase(at);
+  if (node.connection == event.connection) return end_session(node);
+  drop_pending(node);
+}
+
+void Branches::Impl::end_session(Node& node) {
+  node.connection = 0;
+  node.scan.reset();
+  for (auto at = node.branches.begin(); at != node.branches.end();) {
+    Branch& branch = *at++;  // it may be destroyed
+    end_with_session(branch);
+  }
+}
+
+// Rule 15. A verb that is with the adapter cannot be called back: its branch goes on, busy, until
+// that has ended. Unvoted work is then thrown away; a prepare goes on to its vote, since a prepared
+// record that may be durable is the coordinator's to decide about.
+void Branches::Impl::end_with_session(Branch& branch) {
+  switch (branch.state) {
+    case BranchState::waiting:
+    case BranchState::active:
+    case BranchState::read_only:
+    case BranchState::rollback_only:
+      ++counts_.fenced;
+      ++counts_.rolled_back;
+      return discard(branch);
+    case BranchState::running: set_state(branch, BranchState::rolling_back); [[fallthrough]];
+    case BranchState::preparing:
+    case BranchState::committing:
+    case BranchState::rolling_back:
+      if (branch.busy) return;
+      ++counts_.fenced;
+      branch.busy = true;
+      ++branch.node->busy;
+      return;
+    case BranchState::prepared: return;
+  }
+}
+
+void Branches::Impl::drop_pending(Node& node) {
+  if (!node.pending) return;
+  connections_.erase(node.pending->connection);
+  fences_.erase({node.pending->fence, node.record.node});
+  node.pending.reset();
+}
+
+// ---- the beginning of one
+// --------------------------------------------------------------------------
+
+// A pending session begins once its log and epoch are durable, and the older session's verbs have
+// ended or the fence is over (rule 15).
+void Branches::Impl::accept_sessions() {
+  if (!accept_) return;
+  accept_ = false;
+  for (auto& [name, node] : nodes_) {
+    if (!node.pending || node.ticket != 0) continue;
+    if (node.busy > 0 && !node.pending->fence_over && node.pending->fence > now_) continue;
+    fences_.erase({node.pending->fence, name});
+    node.connection = node.pending->connection;
+    node.pending.reset();
+    emit(AcceptSession{node.connection});
+  }
+}
+
+}  // namespace twofold::resource_manager

@@ -1,0 +1,260 @@
+// X/Open's verbs, seen from the session they came in (XA C193 chapter 5). A verb in the wrong order
+// is answered XAER_PROTO and changes nothing.
+#include "resource_manager/core/branches_impl.h"
+
+namespace twofold::resource_manager {
+
+namespace {
+
+constexpr std::string_view kBusy =
+    "a verb of an earlier session is still at work on this branch: retry";
+
+}  // namespace
+
+// ---- who asks for what
+// -----------------------------------------------------------------------------
+
+// The session is checked when a verb runs, not when it arrives (rule 15).
+Node* Branches::Impl::session_of(const Requester& requester) {
+  auto at = connections_.find(requester.connection);
+  if (at != connections_.end() && at->second->connection == requester.connection) {
+    return at->second;
+  }
+  answer(requester, Xa::er_proto,
+         "this connection is not its node's current session: open a new session");
+  return nullptr;
+}
+
+// Answers by itself, and returns none, what no branch can be meant by. Each coordinator sees only
+// its own branches: those of its node and log.
+std::optional<Branches::Impl::Target> Branches::Impl::target(const Requester& requester,
+                                                             const Xid& xid) {
+  Node* node = session_of(requester);
+  if (!node) return std::nullopt;
+  const std::optional<Gtrid> gtrid = Gtrid::decode(xid.gtrid);
+  if (!valid(xid) || xid.format_id != kFormatId || !gtrid) {
+    answer(requester, Xa::er_inval, "not an xid that Twofold has made: " + to_text(xid));
+    return std::nullopt;
+  }
+  if (gtrid->node != node->record.node || gtrid->log_id != node->record.log_id) {
+    answer(requester, Xa::er_nota, "a branch of another node or log: " + to_text(xid));
+    return std::nullopt;
+  }
+  return Target{*node, find(xid), gtrid->txn_id() < node->record.low_water};
+}
+
+// As target(), for verbs that can do nothing without the branch or with one that is busy.
+std::optional<Branches::Impl::Target> Branches::Impl::known_target(const Requester& requester,
+                                                                   const Xid& xid) {
+  std::optional<Target> found = target(requester, xid);
+  if (!found) return std::nullopt;
+  if (!found->branch) {
+    answer(requester, Xa::er_nota, "no such branch here");
+    return std::nullopt;
+  }
+  if (found->branch->busy) {
+    answer(requester, Xa::retry, std::string{kBusy});
+    return std::nullopt;
+  }
+  return found;
+}
+
+// ---- the verbs
+// -------------------------------------------------------------------------------------
+
+bool Branches::Impl::may_start(Node& node, const Start& start) {
+  const NodeRecord& own = node.record;
+  const std::optional<Gtrid> gtrid = Gtrid::decode(start.xid.gtrid);
+  auto refuse = [&](Xa code, std::string text) {
+    refuse_start(start, code, std::move(text));
+    return false;
+  };
+  if (!valid(start.xid) || start.xid.format_id != kFormatId || !gtrid) {
+    return refuse(Xa::er_inval, "not an xid that Twofold has made: " + to_text(start.xid));
+  }
+  if (gtrid->node != own.node || gtrid->log_id != own.log_id || gtrid->epoch != own.epoch ||
+      gtrid->nonce != own.nonce) {
+    return refuse(Xa::er_inval, "the xid is not of this session's node, log and epoch");
+  }
+  if (gtrid->txn_id() < own.low_water) {  // rule 18: a frame that was under way for too long
+    return refuse(Xa::rbrollback, "transaction " + to_text(gtrid->txn_id()) +
+                                      " ended long ago: below the low-water mark " +
+                                      to_text(own.low_water));
+  }
+  if (find(start.xid)) return refuse(Xa::er_dupid, "this branch has been started already");
+  if (by_id_.size() >= options_.branches_max) {
+    return refuse(Xa::rbtransient, "this resource manager has " +
+                                       std::to_string(options_.branches_max) +
+                                       " branches open (branches_max): retry later");
+  }
+  if (start.locks.size() > options_.locks_max) {
+    return refuse(Xa::rbother, "the work needs " + std::to_string(start.locks.size()) +
+                                   " locks, and a branch may have " +
+                                   std::to_string(options_.locks_max) +
+                                   " (locks_max): split the transaction");
+  }
+  if (start.remaining <= Duration::zero()) {
+    return refuse(Xa::rbtimeout, "no time was left when the work arrived");
+  }
+  if (!start.invalid.empty() && start.then == Then::commit_one_phase) {
+    return refuse(Xa::rbintegrity, {});
+  }
+  return true;
+}
+
+void Branches::Impl::refuse_start(const Start& start, Xa code, std::string text) {
+  if (is_rollback(code)) ++counts_.voted_no;
+  Answer refused{start.requester, code, {}, {}, std::move(text), false};
+  if (code == Xa::rbintegrity) refused.refusals = start.invalid;
+  emit(std::move(refused));
+}
+
+void Branches::Impl::on(Prepare event) {
+  const std::optional<Target> found = known_target(event.requester, event.xid);
+  if (!found) return;
+  Branch& branch = *found->branch;
+  switch (branch.state) {
+    case BranchState::active:
+      if (!items_match(branch, event)) return;
+      branch.asked = event.requester;
+      branch.read_only_vote = event.read_only_vote;
+      return vote(branch);
+    case BranchState::rollback_only:
+    case BranchState::rolling_back:
+      return answer(event.requester, Xa::rbrollback, "the branch can only be rolled back");
+    case BranchState::waiting:
+    case BranchState::running:
+    case BranchState::read_only:
+    case BranchState::preparing:
+    case BranchState::prepared:
+    case BranchState::committing: return wrong_state(event.requester, "prepare", branch);
+  }
+}
+
+// Work that was lost, with an earlier process or a client's broken connection, must not be left out
+// of a commit (rule 10).
+bool Branches::Impl::items_match(Branch& branch, const Prepare& prepare) {
+  std::string text;
+  if (prepare.incarnation != options_.incarnation) {
+    text = "the resource manager was restarted since the branch began: retry the transaction";
+  } else if (prepare.work_items != branch.work_items) {
+    text = "asked to prepare " + std::to_string(prepare.work_items) + " work items, but " +
+           std::to_string(branch.work_items) + " were done here: retry the transaction";
+  } else {
+    return true;
+  }
+  ++counts_.voted_no;
+  ++counts_.rolled_back;
+  answer(prepare.requester, Xa::rbrollback, std::move(text));
+  discard(branch);
+  return false;
+}
+
+void Branches::Impl::on(Commit event) {
+  const std::optional<Target> found = target(event.requester, event.xid);
+  if (!found) return;
+  if (!found->branch) {
+    // Below the mark it ended long ago (rule 18). Of a one-phase commit the mark proves nothing:
+    // only the outcome row can tell whether it did.
+    if (found->below_mark && !event.one_phase) return answer(event.requester, Xa::ok, "ended");
+    return answer(event.requester, Xa::er_nota, "no such branch here");
+  }
+  Branch& branch = *found->branch;
+  if (branch.busy) return answer(event.requester, Xa::retry, std::string{kBusy});
+  switch (branch.state) {
+    case BranchState::prepared:
+      if (event.one_phase) return wrong_state(event.requester, "commit in one phase", branch);
+      branch.closing.push_back(event.requester);
+      return commit_prepared(branch);
+    case BranchState::active:
+      if (!event.one_phase) return wrong_state(event.requester, "commit", branch);
+      branch.asked = event.requester;
+      return commit_one_phase(branch);
+    case BranchState::committing: return branch.closing.push_back(event.requester);
+    case BranchState::waiting:
+    case BranchState::running:
+    case BranchState::read_only:
+    case BranchState::rollback_only:
+    case BranchState::preparing:
+    case BranchState::rolling_back: return wrong_state(event.requester, "commit", branch);
+  }
+}
+
+void Branches::Impl::on(Rollback event) {
+  const std::optional<Target> found = target(event.requester, event.xid);
+  if (!found) return;
+  if (!found->branch) {
+    if (found->below_mark) return answer(event.requester, Xa::ok, "ended");
+    return emit(AnswerFromEvidence{event.requester, std::move(event.xid), true, 0});
+  }
+  Branch& branch = *found->branch;
+  if (branch.busy) return answer(event.requester, Xa::retry, std::string{kBusy});
+  if (branch.state == BranchState::committing) {
+    emit(Alarm{"asked to roll back a branch that is being committed: " + to_text(branch.xid)});
+    return wrong_state(event.requester, "rollback", branch);
+  }
+  branch.closing.push_back(event.requester);
+  switch (branch.state) {
+    case BranchState::waiting:
+    case BranchState::active:
+    case BranchState::read_only:
+    case BranchState::rollback_only: return finish_rollback(branch);
+    case BranchState::running:
+    case BranchState::preparing: return set_state(branch, BranchState::rolling_back);
+    case BranchState::prepared: return roll_back_prepared(branch);
+    case BranchState::rolling_back: return;  // all who asked are answered when it has ended
+    case BranchState::committing: TWOFOLD_CHECK(!"handled above");
+  }
+}
+
+void Branches::Impl::on(Release event) {
+  const std::optional<Target> found = known_target(event.requester, event.xid);
+  if (!found) return;
+  Branch& branch = *found->branch;
+  if (branch.state != BranchState::read_only) {
+    return wrong_state(event.requester, "release", branch);
+  }
+  answer(event.requester, Xa::ok);
+  discard(branch);
+}
+
+// No branch ends heuristically here, so none is known as one that did (XA C193, xa_forget).
+void Branches::Impl::on(Forget event) {
+  if (!target(event.requester, event.xid)) return;
+  answer(event.requester, Xa::er_nota, "no branch ended heuristically here");
+}
+
+// ---- answers
+// ---------------------------------------------------------------------------------------
+
+void Branches::Impl::answer(const Requester& requester, Xa code, std::string text) {
+  emit(Answer{requester, code, {}, {}, std::move(text), false});
+}
+
+void Branches::Impl::wrong_state(const Requester& requester, std::string_view verb,
+                                 const Branch& branch) {
+  answer(requester, Xa::er_proto,
+         std::string{verb} + " does not fit: the branch is " + std::string{name(branch.state)});
+}
+
+void Branches::Impl::answer_asked(Branch& branch, Xa code, std::string text, bool no_room,
+                                  std::vector<Refusal> refusals) {
+  if (is_rollback(code)) {
+    ++counts_.voted_no;
+    branch.results.clear();
+  }
+  if (!branch.asked) return;
+  const Requester requester = *branch.asked;
+  branch.asked.reset();
+  emit(Answer{requester, code, std::exchange(branch.results, {}), std::move(refusals),
+              std::move(text), no_room});
+}
+
+void Branches::Impl::answer_closing(Branch& branch, Xa code, std::string_view text, bool no_room) {
+  for (const Requester& requester : branch.closing) {
+    emit(Answer{requester, code, {}, {}, std::string{text}, no_room});
+  }
+  branch.closing.clear();
+}
+
+}  // namespace twofold::resource_manager
