@@ -1,11 +1,13 @@
-// The decision store: where a coordinator's decisions survive (rules 1, 2 and 4 to 8). A small blocking
-// interface, so that a replicated store can stand behind it one day: open an epoch, apply groups, replay.
+// The decision store: where a coordinator's decisions survive (rules 1, 2 and 4 to 8). A small
+// blocking interface, so that a replicated store can stand behind it one day: open an epoch, apply
+// groups, replay.
 #pragma once
 
 #include <filesystem>
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "log/group_commit.h"
@@ -17,7 +19,13 @@ namespace twofold {
 // The environment's tables, in this order (docs/log_format.md).
 enum class LogTable : std::uint32_t { meta = 0, epochs = 1, transactions = 2, heuristics = 3 };
 
-// The changes that a record makes. `record_version` is written with each row.
+// The tables' names, in that order, and the keys of table meta.
+std::vector<std::string> log_table_names();
+inline constexpr std::string_view kIdentityKey = "identity";
+inline constexpr std::string_view kFloorKey = "floor";
+inline constexpr std::string_view kGroupKey = "group";  // not a row: 8 bytes, see LmdbTarget
+
+// The changes that a record makes. Every row carries its version (log/record_codec.h).
 std::vector<Mutation> mutations(const LogRecord& record);
 
 struct LogInfo {
@@ -34,7 +42,8 @@ class DecisionStore {
  public:
   virtual ~DecisionStore() = default;
   virtual LogInfo info() = 0;
-  // A new epoch, durable before it returns (rule 1).
+  // A new epoch, durable before it returns (rule 1). Before a GroupCommit is made for target().
+  // full: there is no room, and nothing was written.
   virtual Result<Epoch> open_epoch() = 0;
   // Everything there is. damaged or unsupported: what was found, in which row, and what to do.
   virtual Result<Recovered> replay() = 0;
@@ -44,6 +53,7 @@ class DecisionStore {
 class LmdbDecisionStore final : public DecisionStore {
  public:
   // Rule 1: only an explicit init creates a log. Fault::exists if there is one already.
+  // invalid: the node's name or the map's size; full: no room, and nothing is left behind.
   static Result<LogInfo> init(const std::filesystem::path& directory, const std::string& node,
                               std::uint64_t map_bytes);
   // not_found, busy, damaged, unsupported: the message says what to do.
@@ -57,6 +67,7 @@ class LmdbDecisionStore final : public DecisionStore {
   Result<Epoch> open_epoch() override;
   Result<Recovered> replay() override;
   GroupTarget& target() override;
+  const lmdb::Environment& environment() const;  // for offline tools, which look at rows one by one
 
  private:
   struct State;

@@ -2,8 +2,12 @@
 // writer thread, readers that are not tied to a thread, a map allocated in full at creation.
 //
 // Facts this rests on: LMDB lets a second process in, so a lock file beside the data keeps it out
-// (rule 1); a write transaction belongs to its thread; disk full shows as EIO, ENOSPC or EFBIG, MAP_FULL
-// also at commit (rule 23).
+// (rule 1); a write transaction belongs to its thread; disk full shows as EIO, ENOSPC or EFBIG,
+// MAP_FULL also at commit (rule 23). LMDB trusts its file: a truncated or overwritten one ends the
+// process by a signal, so open() walks the pages first (page_check.h).
+//
+// A process that opens an environment ignores SIGXFSZ from then on, unless it handles it: a file
+// size limit is to be an error, not a death. Never fork() with an open environment without exec().
 #pragma once
 
 #include <lmdb.h>
@@ -27,13 +31,18 @@ struct EnvironmentOptions {
   std::vector<std::string> tables;       // made where missing; handles are in the order given
 };
 
-// Not copyable, not movable. Readers may be made on any thread; one Writer at a time, on one thread.
+// Not copyable, not movable. Readers may be made on any thread; one Writer at a time, on one
+// thread.
 class Environment {
  public:
-  // Makes directory and data and allocates map_bytes on disk. Fault::exists if there is data already.
+  // Makes directory and data and allocates map_bytes on disk, at least 128 KiB. Fault::exists if
+  // there is data already, full if there is no room; after any failure nothing is left behind.
+  // Whatever an interrupted create() left behind counts as absent here and in open().
   static Result<std::unique_ptr<Environment>> create(const std::filesystem::path& directory,
                                                      const EnvironmentOptions& options);
-  // not_found: no data there; busy: another process has it; damaged: it does not open as LMDB.
+  // not_found: no data there; busy: another process, or this one, has it; damaged: its pages do not
+  // check; unsupported: another format of LMDB's. Raising the number in the file map_bytes enlarges
+  // the map.
   static Result<std::unique_ptr<Environment>> open(const std::filesystem::path& directory,
                                                    const EnvironmentOptions& options);
   // Without the lock file and without changing anything: for offline tools.
@@ -46,15 +55,20 @@ class Environment {
   MDB_env* native() const { return env_; }
   Table table(std::size_t index) const { return tables_.at(index); }
   const std::filesystem::path& directory() const { return directory_; }
-  double used_fraction() const;          // of the map, free pages not counted as used
+  double used_fraction() const;  // of the map, free pages not counted as used; any thread
   std::uint64_t map_bytes() const;
 
  private:
   Environment() = default;
-  static Result<std::unique_ptr<Environment>> open_with(const std::filesystem::path&,
-                                                        const EnvironmentOptions&, bool read_only,
-                                                        std::uint64_t map_bytes);
+  // The steps of creating and opening; each fills in what the next one needs.
+  Result<void> claim();
+  Result<void> open_native(std::uint64_t map_bytes, bool read_only);
+  Result<void> open_tables(const std::vector<std::string>& tables, bool read_only);
+  Result<void> open_checked(const EnvironmentOptions& options, bool read_only);
+  Result<void> create_files(const EnvironmentOptions& options);
+
   std::filesystem::path directory_;
+  std::filesystem::path claimed_;  // in this process's list of open environments
   MDB_env* env_ = nullptr;
   int lock_descriptor_ = -1;
   std::vector<Table> tables_;
@@ -67,11 +81,12 @@ class Reader {
   ~Reader();
   Reader(const Reader&) = delete;
   Reader& operator=(const Reader&) = delete;
-  void reset();   // lets the snapshot go and keeps the slot
-  void renew();   // a fresh snapshot after reset()
+  void reset();  // lets the snapshot go and keeps the slot
+  void renew();  // a fresh snapshot after reset()
 
   std::optional<std::string_view> get(Table table, std::string_view key) const;
-  // Calls visit(key, value) from the first key at or after `from`, in order, until it returns false.
+  // Calls visit(key, value) from the first key at or after `from`, in order, until it returns
+  // false.
   template <class Visit>
   void scan(Table table, std::string_view from, Visit&& visit) const;
   std::uint64_t count(Table table) const;
@@ -83,7 +98,9 @@ class Reader {
 
 std::string_view view(const MDB_val& value);
 MDB_val value(std::string_view bytes);
-[[noreturn]] void fatal(const char* what, int code);  // logs to stderr and ends the process
+// Logs to stderr and ends the process at once with status 74 (EX_IOERR): nothing is acknowledged
+// after it.
+[[noreturn]] void fatal(const char* what, int code);
 
 template <class Visit>
 void Reader::scan(Table table, std::string_view from, Visit&& visit) const {

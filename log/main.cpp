@@ -1,1 +1,3 @@
-int main() { return 1; }  // to be written
+int main() {
+  return 1;
+}  // to be written

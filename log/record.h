@@ -1,8 +1,10 @@
-// What the decision log remembers of transactions (rules 4 to 8 and 17). Plain values: the coordinator's
-// core makes and reads them without I/O; log/record_codec.h gives them bytes (docs/log_format.md).
+// What the decision log remembers of transactions (rules 4 to 8 and 17). Plain values: the
+// coordinator's core makes and reads them without I/O; log/record_codec.h gives them bytes
+// (docs/log_format.md).
 //
 // The log is a table with one row per transaction: writing a record replaces the row of its TxnId.
-//   Intent → Outcome | Dropped;  Commit → Outcome;  Refusal → (ended at once);  Heuristics lie beside.
+//   Intent → Outcome | Dropped;  Commit → Outcome;  Refusal → (ended at once);  Heuristics lie
+//   beside.
 #pragma once
 
 #include <cstdint>
@@ -18,14 +20,14 @@ namespace twofold {
 
 // Which client request a transaction carried out (rule 7).
 struct RequestRef {
-  std::string id;                  // empty: none
+  std::string id;  // empty: none
   std::uint64_t payload_hash = 0;
   bool operator==(const RequestRef&) const = default;
 };
 
 struct BranchRecord {
   Xid xid;
-  std::uint64_t store_id = 0;      // of the store that voted (rule 16); 0 unknown
+  std::uint64_t store_id = 0;  // of the store that voted (rule 16); 0 unknown
   bool operator==(const BranchRecord&) const = default;
 };
 
@@ -38,8 +40,8 @@ struct IntentRecord {
   bool operator==(const IntentRecord&) const = default;
 };
 
-// The decision. Forced, before phase two (rule 4). Lists every branch that voted yes, and only those:
-// a branch it does not name is not to be committed (rule 14).
+// The decision. Forced, before phase two (rule 4). Lists every branch that voted yes, and only
+// those: a branch it does not name is not to be committed (rule 14).
 struct CommitRecord {
   TxnId id;
   std::string gtrid;
@@ -57,8 +59,8 @@ struct RefusalRecord {
   bool operator==(const RefusalRecord&) const = default;
 };
 
-// Every branch of a committed transaction has finished. Unforced (rule 6). Of a transaction that only
-// read, its only record.
+// Every branch of a committed transaction has finished. Unforced (rule 6). Of a transaction that
+// only read, its only record.
 struct EndRecord {
   TxnId id;
   std::string gtrid;
@@ -67,7 +69,8 @@ struct EndRecord {
   bool operator==(const EndRecord&) const = default;
 };
 
-// An intent whose one-phase commit did not happen: the row goes, and absence means aborted. Unforced.
+// An intent whose one-phase commit did not happen: the row goes, and absence means aborted.
+// Unforced.
 struct DroppedRecord {
   TxnId id;
   bool operator==(const DroppedRecord&) const = default;
@@ -77,8 +80,8 @@ struct DroppedRecord {
 struct HeuristicRecord {
   TxnId id;
   Xid xid;
-  Xa code = Xa::heurhaz;           // heurcom, heurrb, heurmix, heurhaz
-  bool decided_commit = false;     // what the coordinator had decided
+  Xa code = Xa::heurhaz;        // heurcom, heurrb, heurmix, heurhaz
+  bool decided_commit = false;  // what the coordinator had decided
   bool operator==(const HeuristicRecord&) const = default;
 };
 struct HeuristicForgottenRecord {  // an operator has seen it
@@ -107,17 +110,17 @@ struct Epoch {
   std::string node;
   LogId log_id;
   EpochRef current;
-  std::vector<EpochRef> earlier;   // all that this log recorded, in order
+  std::vector<EpochRef> earlier;  // all that this log recorded, in order
 };
 
 // What replay found.
 struct Recovered {
-  std::vector<IntentRecord> intents;        // each by TxnId, ascending
+  std::vector<IntentRecord> intents;  // each by TxnId, ascending
   std::vector<CommitRecord> commits;
   std::vector<RefusalRecord> refusals;
   std::vector<EndRecord> ends;
   std::vector<HeuristicRecord> heuristics;
-  TxnId floor;                              // {0, 0}: nothing was ever purged
+  TxnId floor;  // {0, 0}: nothing was ever purged
 };
 
 }  // namespace twofold
