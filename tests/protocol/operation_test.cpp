@@ -1,0 +1,176 @@
+#include "protocol/operation.h"
+
+#include <gtest/gtest.h>
+
+#include <limits>
+#include <random>
+
+#include "protocol/wire.pb.h"
+
+namespace twofold {
+namespace {
+
+Value nested(std::size_t depth) {
+  Value value{std::int64_t{1}};
+  for (std::size_t i = 0; i < depth; ++i) value = Value{List{std::move(value)}};
+  return value;
+}
+
+Work example() {
+  return {{"add",
+           {{"key", {std::string("customer/c-1")}},
+            {"by", {std::int64_t{-2350}}},
+            {"min", {std::int64_t{0}}}}},
+          {"everything",
+           {{"null", {}},
+            {"yes", {true}},
+            {"no", {false}},
+            {"low", {std::numeric_limits<std::int64_t>::min()}},
+            {"real", {-0.5}},
+            {"text", {std::string("gr\xc3\xbc\xc3\x9f")}},
+            {"bytes", {Bytes{std::string("\0\xff", 2)}}},
+            {"list", {List{{std::int64_t{1}}, {List{}}, {std::string()}}}}}},
+          {"nothing", {}}};
+}
+
+std::string refused(const wire::Work& message) {
+  const auto work = decode_work(message.SerializeAsString());
+  if (work) return "";
+  EXPECT_EQ(work.error().fault, Fault::invalid);
+  return work.error().message;
+}
+
+TEST(Work, ComesBackAndEncodesToTheSameBytes) {
+  const std::string bytes = encode_work(example());
+  const auto work = decode_work(bytes);
+  ASSERT_TRUE(work) << work.error().message;
+  EXPECT_EQ(*work, example());
+  EXPECT_EQ(encode_work(*work), bytes);
+}
+
+TEST(Work, EmptyIsEmpty) {
+  EXPECT_EQ(encode_work({}), "");
+  const auto work = decode_work("");
+  ASSERT_TRUE(work);
+  EXPECT_TRUE(work->empty());
+}
+
+TEST(Work, FindsArgumentsByName) {
+  const Work work = example();
+  ASSERT_NE(work[0].find("by"), nullptr);
+  EXPECT_EQ(*work[0].find("by"), Value{std::int64_t{-2350}});
+  EXPECT_EQ(work[0].find("max"), nullptr);
+}
+
+TEST(Work, RefusesWhatHasNoName) {
+  wire::Work message;
+  message.add_operations();
+  EXPECT_NE(refused(message).find("operation 0"), std::string::npos);
+  message.mutable_operations(0)->set_name("get");
+  message.mutable_operations(0)->add_arguments()->mutable_value()->set_integer(1);
+  EXPECT_NE(refused(message).find("an argument has no name"), std::string::npos);
+}
+
+TEST(Work, RefusesAnArgumentGivenTwice) {
+  wire::Work message;
+  auto& operation = *message.add_operations();
+  operation.set_name("get");
+  for (int i = 0; i < 2; ++i) {
+    auto& argument = *operation.add_arguments();
+    argument.set_name("key");
+    argument.mutable_value()->set_text("k");
+  }
+  EXPECT_NE(refused(message).find("'key' is given twice"), std::string::npos);
+}
+
+TEST(Work, RefusesAValueOfNoKind) {
+  wire::Work message;
+  auto& operation = *message.add_operations();
+  operation.set_name("get");
+  operation.add_arguments()->set_name("key");
+  EXPECT_NE(refused(message).find("argument 'key': a value of a kind"), std::string::npos);
+}
+
+TEST(Work, RefusesTooManyArguments) {
+  Work work{{"get", {}}};
+  for (std::size_t i = 0; i < kArgumentsMax; ++i) {
+    work[0].arguments.emplace_back("a" + std::to_string(i), Value{});
+  }
+  EXPECT_TRUE(decode_work(encode_work(work)));
+  work[0].arguments.emplace_back("one more", Value{});
+  EXPECT_FALSE(decode_work(encode_work(work)));
+}
+
+TEST(Work, ListsNestUpToTheLimit) {
+  const auto with = [](std::size_t depth) { return Work{{"put", {{"value", nested(depth)}}}}; };
+  const auto deepest = decode_work(encode_work(with(kListDepthMax)));
+  ASSERT_TRUE(deepest);
+  EXPECT_EQ(*deepest, with(kListDepthMax));
+  for (const std::size_t depth : {kListDepthMax + 1, std::size_t{1000}}) {
+    const auto work = decode_work(encode_work(with(depth)));
+    ASSERT_FALSE(work);
+    EXPECT_EQ(work.error().fault, Fault::invalid);
+  }
+}
+
+TEST(Work, RefusesTextThatIsNotUtf8) {
+  EXPECT_FALSE(decode_work(encode_work({{"get", {{"key", {std::string("\xff")}}}}})));
+  EXPECT_TRUE(decode_work(encode_work({{"get", {{"key", {Bytes{"\xff"}}}}}})));
+}
+
+TEST(Work, SurvivesAnyBytes) {
+  std::mt19937 random(7);
+  const std::string good = encode_work(example());
+  std::size_t accepted = 0;
+  for (int i = 0; i < 20'000; ++i) {
+    std::string bytes = good;
+    for (int flips = 0; flips < 3; ++flips)
+      bytes[random() % bytes.size()] = static_cast<char>(random());
+    bytes.resize(random() % (bytes.size() + 1));
+    const auto work = decode_work(bytes);
+    if (!work) continue;
+    ++accepted;
+    const auto again = decode_work(encode_work(*work));  // what is accepted can be passed on
+    ASSERT_TRUE(again);
+    ASSERT_EQ(encode_work(*again), encode_work(*work));
+  }
+  EXPECT_GT(accepted, 0u);
+}
+
+TEST(Results, ComeBack) {
+  const Results results{{}, {std::int64_t{7}}, {std::string("x")}, {List{{true}}}};
+  const auto decoded = decode_results(encode_results(results));
+  ASSERT_TRUE(decoded);
+  EXPECT_EQ(*decoded, results);
+  EXPECT_FALSE(decode_results("\x0a\x7f"));
+  wire::Results no_kind;
+  no_kind.add_values();
+  EXPECT_FALSE(decode_results(no_kind.SerializeAsString()));
+}
+
+TEST(Value, ReadsAsAPersonWouldWriteIt) {
+  EXPECT_EQ(to_text(Value{}), "null");
+  EXPECT_EQ(to_text(Value{false}), "false");
+  EXPECT_EQ(to_text(Value{std::int64_t{-12}}), "-12");
+  EXPECT_EQ(to_text(Value{0.1}), "0.1");
+  EXPECT_EQ(to_text(Value{2.0}), "2.0");
+  EXPECT_EQ(to_text(Value{1e300}), "1e+300");
+  EXPECT_EQ(to_text(Value{std::string("say \"hi\"\n")}), "\"say \\\"hi\\\"\\x0a\"");
+  EXPECT_EQ(to_text(Value{Bytes{std::string("\0\xab", 2)}}), "0x00ab");
+  EXPECT_EQ(to_text(Value{List{{std::int64_t{1}}, {std::string("b")}}}), "[1, \"b\"]");
+}
+
+TEST(Utf8, AgreesWithTheStandard) {  // Unicode, table 3-7
+  for (const char* good : {"", "plain", "\xc2\x80", "\xe0\xa0\x80", "\xed\x9f\xbf", "\xee\x80\x80",
+                           "\xf0\x90\x80\x80", "\xf4\x8f\xbf\xbf"}) {
+    EXPECT_TRUE(is_utf8(good)) << good;
+  }
+  for (const char* bad : {"\x80", "\xc0\xaf", "\xc1\x81", "\xe0\x9f\xbf", "\xed\xa0\x80",
+                          "\xf0\x8f\xbf\xbf", "\xf4\x90\x80\x80", "\xf5\x80\x80\x80", "\xc2",
+                          "\xe2\x82", "\xf0\x9f\x98", "\xe2\x28\xa1", "a\xff"}) {
+    EXPECT_FALSE(is_utf8(bad));
+  }
+}
+
+}  // namespace
+}  // namespace twofold

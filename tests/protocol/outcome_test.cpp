@@ -1,0 +1,47 @@
+#include "protocol/outcome.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+
+namespace twofold {
+namespace {
+
+TEST(Refusal, SaysWhoWhatAndWhy) {
+  EXPECT_EQ(to_text(Refusal{"payments", 0, "add", "min", "customer/c-1", "100", "0"}),
+            "payments: add customer/c-1: would go below min 0, found 100");
+  EXPECT_EQ(to_text(Refusal{"kitchen", 2, "add", "max", "slots/r-1", "9", "10"}),
+            "kitchen: add slots/r-1: would go above max 10, found 9");
+  EXPECT_EQ(to_text(Refusal{"orders", 0, "insert", "present", "order/1", "7", ""}),
+            "orders: insert order/1: the key is present, found 7");
+  EXPECT_EQ(to_text(Refusal{"payments", 0, "add", "absent", "customer/x", "", ""}),
+            "payments: add customer/x: the key is absent");
+  EXPECT_EQ(to_text(Refusal{"payments", 0, "expect", "expect", "k", "", "5"}),
+            "payments: expect k: expected 5, the key is absent");
+  EXPECT_EQ(to_text(Refusal{"", 0, "add", "type", "k", "\"text\"", "an integer"}),
+            "add k: wrong type, asked for an integer, found \"text\"");
+  EXPECT_EQ(to_text(Refusal{"s", 0, "frobnicate", "invalid", "", "", "a known operation"}),
+            "s: frobnicate: invalid, asked for a known operation");
+}
+
+TEST(Outcome, EveryVerdictAndReasonHasItsOwnName) {
+  std::set<std::string_view> verdicts, reasons;
+  for (int i = 1; i <= 7; ++i) verdicts.insert(name(static_cast<Verdict>(i)));
+  for (int i = 0; i <= 11; ++i) reasons.insert(name(static_cast<Reason>(i)));
+  EXPECT_EQ(verdicts.size(), 7u);
+  EXPECT_EQ(reasons.size(), 12u);
+  EXPECT_EQ(name(Verdict::not_found), "not_found");
+  EXPECT_EQ(name(Reason::rolled_back), "rolled_back");
+}
+
+TEST(Outcome, OnlyTransientReasonsMayBeRetried) {  // rule 7
+  std::set<std::string_view> may;
+  for (int i = 0; i <= 11; ++i) {
+    if (retryable(static_cast<Reason>(i))) may.insert(name(static_cast<Reason>(i)));
+  }
+  EXPECT_EQ(may, (std::set<std::string_view>{"deadlock", "timeout", "unavailable", "lost",
+                                             "shutdown", "space", "overload", "rolled_back"}));
+}
+
+}  // namespace
+}  // namespace twofold
