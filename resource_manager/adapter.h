@@ -1,9 +1,9 @@
-// What a kind of resource manager supplies: the meaning of its operations, and durability. The branch
-// core does the rest. One file each in resource_manager/adapters/, one target each, so that programs
-// link only what they need.
+// What a kind of resource manager supplies: the meaning of its operations, and durability. The
+// branch core does the rest. One file each in resource_manager/adapters/, one target each, so that
+// programs link only what they need.
 //
-// Threads: every call comes on the engine's thread and must not block for long; a driver that blocks
-// belongs on a pool of its own. Completions are posted to the engine's thread through Host.
+// Threads: every call comes on the engine's thread and must not block for long; a driver that
+// blocks belongs on a pool of its own. Completions are posted to the engine's thread through Host.
 #pragma once
 
 #include <functional>
@@ -19,16 +19,18 @@
 
 namespace twofold::resource_manager {
 
-// What the engine offers its adapter. post() may be called from any thread, never re-enters.
+// What the engine offers its adapter. Both may be called from any thread, never re-enter, and keep
+// the order in which they were called.
 class Host {
  public:
   virtual ~Host() = default;
   virtual void post(Event event) = 0;
+  virtual void call(std::function<void()> job) = 0;  // runs it on the engine's thread
 };
 
 struct Plan {
-  std::vector<LockRequest> locks;   // normalised; empty for a kind that locks by itself
-  std::vector<Refusal> invalid;     // operations that cannot be understood
+  std::vector<LockRequest> locks;  // normalised; empty for a kind that locks by itself
+  std::vector<Refusal> invalid;    // operations that cannot be understood
 };
 
 enum class Evidence : std::uint8_t { committed, none };
@@ -37,21 +39,30 @@ class Adapter {
  public:
   virtual ~Adapter() = default;
 
-  virtual std::uint64_t store_id() const = 0;             // random, made with the data
-  virtual Recovered recover(Time now) = 0;                // once, before anything else
-  virtual void attach(Host& host) = 0;                    // once, after recover()
-  virtual void stop() = 0;                                // what was asked for is written; no more posts
+  virtual std::uint64_t store_id() const = 0;  // random, made with the data
+  // Once, before anything else. Throws std::runtime_error for data that it cannot read (starting
+  // up).
+  virtual Recovered recover(Time now) = 0;
+  virtual void attach(Host& host) = 0;  // once, after recover()
+  // No more posts afterwards. True: what was asked for is written. False: some records found no
+  // room; they end branches that are decided, which stay in doubt here and are asked for again.
+  virtual bool stop() = 0;
 
-  virtual Plan plan(std::string_view work) const = 0;     // reads no data
+  virtual Plan plan(std::string_view work) const = 0;  // reads no data
   virtual void run(const Run& effect) = 0;
   virtual void discard(const Discard& effect) = 0;
   virtual void persist(PersistPrepare effect) = 0;
   virtual void persist(PersistCommit effect) = 0;
   virtual void persist(PersistRollback effect) = 0;
   virtual void persist(PersistNode effect) = 0;
-  virtual Evidence evidence(const Xid& xid) = 0;          // of a branch that is not here
+  // Called after each batch of effects: what persist() took in may have waited for it, so that one
+  // turn of the engine goes to the disk as one group.
+  virtual void flush() = 0;
+  virtual Evidence evidence(const Xid& xid) = 0;  // of a branch that is not here
 
-  virtual Result<wire::ScanAnswer> scan(const wire::Scan& scan) = 0;   // unsupported: has no keys
+  // At most `bytes_max` of keys and values, or less if `scan` asks for less.
+  virtual Result<wire::ScanAnswer> scan(const wire::Scan& scan,
+                                        std::uint64_t bytes_max) = 0;  // unsupported: has no keys
   virtual void add_stats(wire::StatsAnswer& stats) const = 0;
 };
 
