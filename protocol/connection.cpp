@@ -405,9 +405,10 @@ void Connection::set_peer_limit(std::size_t frame_bytes_max) {
 
 bool Connection::send(const wire::Frame& frame) {
   State& state = *state_;
-  if (state.phase != Phase::open || state.write_broken) return false;
+  if (state.phase != Phase::open) return false;
   const std::size_t bytes = frame.ByteSizeLong();
   if (bytes > state.peer_limit) return false;
+  if (state.write_broken) return true;  // lost like anything under way; on_closed is about to come
   if (state.unsent() + kFrameHeaderBytes + bytes > state.options.send_bytes_max) {
     state.finish({Fault::closed, state.peer + " does not read: " + std::to_string(state.unsent()) +
                                      " bytes wait for it, and send_bytes_max is " +

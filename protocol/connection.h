@@ -62,9 +62,9 @@ class Connection : public std::enable_shared_from_this<Connection> {
   // As the peer's Hello or Welcome says. Less than 64 KiB counts as 64 KiB.
   void set_peer_limit(std::size_t frame_bytes_max);
 
-  // Queues one frame. False: closed or lost already, or larger than the peer accepts (then nothing is
-  // sent and the connection stays; the caller turns it into an error for whoever asked). Its texts must
-  // be UTF-8 (is_utf8), or the peer ends the connection.
+  // Queues one frame. False: not open any more, or larger than the peer accepts (then nothing is sent
+  // and is_open() stays true; the caller turns it into an error for whoever asked). True promises no
+  // arrival. Its texts must be UTF-8 (is_utf8), or the peer ends the connection.
   bool send(const wire::Frame& frame);
 
   // Hands to the kernel all that is queued, waiting as long as that takes (at most a second). Only for

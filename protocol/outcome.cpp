@@ -5,34 +5,32 @@ namespace {
 
 // What was wrong, without what was found.
 std::string complaint(const Refusal& refusal) {
-  if (refusal.check == "min") return "would go below min " + refusal.limit;
-  if (refusal.check == "max") return "would go above max " + refusal.limit;
-  if (refusal.check == "overflow") return "the result does not fit 64 bits";
-  if (refusal.check == "expect") return "expected " + refusal.limit;
-  if (refusal.check == "type") return "wrong type";
-  if (refusal.check == "absent" || refusal.check == "present") {
-    return refusal.value.empty() ? "the key is absent" : "the key is present";
-  }
-  return refusal.check;
+  const std::string& limit = refusal.limit;
+  if (refusal.check == "min") return "would go below min " + limit;
+  if (refusal.check == "max") return "would go above max " + limit;
+  if (refusal.check == "overflow") return "adding " + limit + " overflows 64 bits";
+  if (refusal.check == "expect") return "expected " + limit;
+  if (refusal.check == "type") return "wrong type, expected " + limit;
+  if (refusal.check == "absent") return "the key is absent";
+  if (refusal.check == "present") return "the key is present";
+  return limit.empty() ? refusal.check : refusal.check + ": " + limit;
+}
+
+void append_part(std::string_view part, std::string_view separator, std::string& out) {
+  if (part.empty()) return;
+  if (!out.empty()) out += separator;
+  out += part;
 }
 
 }  // namespace
 
 std::string to_text(const Refusal& refusal) {
-  std::string out;
-  if (!refusal.rm.empty()) out += refusal.rm + ": ";
-  out += refusal.op;
-  if (!refusal.key.empty()) out += " " + refusal.key;
-  out += ": " + complaint(refusal);
-  const bool says_limit =
-      refusal.check == "min" || refusal.check == "max" || refusal.check == "expect";
-  if (!says_limit && !refusal.limit.empty()) out += ", asked for " + refusal.limit;
-  if (!refusal.value.empty()) {
-    out += ", found " + refusal.value;
-  } else if (says_limit) {
-    out += ", the key is absent";
-  }
-  return out;
+  std::string out = refusal.rm;
+  append_part(refusal.op, ": ", out);
+  append_part(refusal.key, refusal.op.empty() ? ": " : " ", out);
+  append_part(complaint(refusal), ": ", out);
+  if (!refusal.value.empty()) return out + ", found " + refusal.value;
+  return refusal.check == "expect" ? out + ", the key is absent" : out;
 }
 
 std::string_view name(Verdict verdict) {

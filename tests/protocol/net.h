@@ -103,6 +103,7 @@ struct RawEnd {
                            [this](boost::system::error_code ec, std::size_t n) {
                              if (ec) {
                                ended = true;
+                               socket.close();
                                return;
                              }
                              reader.append({chunk.data(), n});

@@ -18,10 +18,13 @@ TEST(Refusal, SaysWhoWhatAndWhy) {
             "payments: add customer/x: the key is absent");
   EXPECT_EQ(to_text(Refusal{"payments", 0, "expect", "expect", "k", "", "5"}),
             "payments: expect k: expected 5, the key is absent");
-  EXPECT_EQ(to_text(Refusal{"", 0, "add", "type", "k", "\"text\"", "an integer"}),
-            "add k: wrong type, asked for an integer, found \"text\"");
-  EXPECT_EQ(to_text(Refusal{"s", 0, "frobnicate", "invalid", "", "", "a known operation"}),
-            "s: frobnicate: invalid, asked for a known operation");
+  EXPECT_EQ(to_text(Refusal{"payments", 0, "add", "overflow", "k", "9223372036854775807", "1"}),
+            "payments: add k: adding 1 overflows 64 bits, found 9223372036854775807");
+  EXPECT_EQ(to_text(Refusal{"", 0, "add", "type", "k", "\"text\"", "int64"}),
+            "add k: wrong type, expected int64, found \"text\"");
+  EXPECT_EQ(to_text(Refusal{"s", 0, "frob", "invalid", "", "frob", "a store knows get and put"}),
+            "s: frob: invalid: a store knows get and put, found frob");
+  EXPECT_EQ(to_text(Refusal{"s", 0, "", "invalid", "", "", "not work"}), "s: invalid: not work");
 }
 
 TEST(Outcome, EveryVerdictAndReasonHasItsOwnName) {
