@@ -65,14 +65,9 @@ struct Wrong {
 };
 
 std::optional<Wrong> wrong_names(const VerbTraits& traits, const Operation& operation) {
-  for (std::size_t i = 0; i < operation.arguments.size(); ++i) {
-    const std::string& argument = operation.arguments[i].first;
+  for (const auto& [argument, value] : operation.arguments) {
     if (!contains(traits.required, argument) && !contains(traits.optional, argument)) {
       return Wrong{std::string(traits.takes), clipped(argument)};
-    }
-    for (std::size_t j = 0; j < i; ++j) {
-      if (operation.arguments[j].first == argument)
-        return Wrong{"each argument once", clipped(argument)};
     }
   }
   for (std::string_view required : traits.required) {
