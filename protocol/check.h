@@ -1,5 +1,5 @@
-// TWOFOLD_CHECK(condition): a broken contract ends the process, in release builds as well. A process
-// that has lost its own invariants must not go on deciding; recovery is the repair.
+// TWOFOLD_CHECK(condition): a broken contract ends the process, in release builds as well. A
+// process that has lost its own invariants must not go on deciding; recovery is the repair.
 #pragma once
 
 #include <cstdio>
@@ -12,6 +12,6 @@ namespace twofold::detail {
 }
 }  // namespace twofold::detail
 
-#define TWOFOLD_CHECK(condition)    \
+#define TWOFOLD_CHECK(condition)      \
   ((condition) ? static_cast<void>(0) \
                : ::twofold::detail::check_failed(#condition, __FILE__, __LINE__))

@@ -10,7 +10,6 @@
 #include <boost/asio/error.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
-#include <limits>
 #include <utility>
 
 #include "protocol/check.h"
@@ -187,10 +186,7 @@ void Connection::State::dispatch() {
   std::string_view payload;
   while (phase == Phase::open && !held && reader.next(payload)) {
     ++counters.frames_in;
-    const bool parsed =
-        payload.size() <= static_cast<std::size_t>(std::numeric_limits<int>::max()) &&
-        frame.ParseFromArray(payload.data(), static_cast<int>(payload.size()));
-    if (!parsed) {
+    if (!parse_message(payload, frame)) {
       owner->fail(wire::FAILURE_CORRUPT,
                   "a frame of " + std::to_string(payload.size()) +
                       " bytes is not an encoded Frame, or a text in it is not UTF-8");

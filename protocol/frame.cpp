@@ -1,5 +1,7 @@
 #include "protocol/frame.h"
 
+#include <google/protobuf/message_lite.h>
+#include <google/protobuf/stubs/logging.h>
 #include <zlib.h>
 
 #include <limits>
@@ -48,6 +50,12 @@ void append_frame(const wire::Frame& message, std::size_t payload_bytes, std::st
 
 void append_frame(const wire::Frame& message, std::string& out) {
   append_frame(message, message.ByteSizeLong(), out);
+}
+
+bool parse_message(std::string_view bytes, google::protobuf::MessageLite& out) {
+  if (bytes.size() > static_cast<std::size_t>(std::numeric_limits<int>::max())) return false;
+  const google::protobuf::LogSilencer silent;
+  return out.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()));
 }
 
 void FrameReader::append(std::string_view bytes) {

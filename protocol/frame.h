@@ -13,6 +13,10 @@
 
 #include "protocol/result.h"
 
+namespace google::protobuf {
+class MessageLite;
+}
+
 namespace twofold {
 
 inline constexpr std::uint32_t kProtocolVersion = 1;
@@ -28,6 +32,10 @@ class Frame;
 void append_frame(const wire::Frame& message, std::string& out);
 // The same for a caller that has just called message.ByteSizeLong(), which gave `payload_bytes`.
 void append_frame(const wire::Frame& message, std::size_t payload_bytes, std::string& out);
+
+// Parses what a peer sent, replacing what `out` held. False: not such a message, or a text in it is
+// not UTF-8. Says nothing on stderr, unlike protobuf: peers must not be able to fill a log.
+bool parse_message(std::string_view bytes, google::protobuf::MessageLite& out);
 
 enum class FrameFault : std::uint8_t { none, too_large, corrupt };
 

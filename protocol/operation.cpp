@@ -4,9 +4,9 @@
 
 #include <array>
 #include <charconv>
-#include <limits>
 
 #include "protocol/check.h"
+#include "protocol/frame.h"
 #include "protocol/wire.pb.h"
 
 namespace twofold {
@@ -130,11 +130,6 @@ std::string serialise(const Message& message) {
   return out;
 }
 
-bool parse(std::string_view bytes, google::protobuf::MessageLite& out) {
-  return bytes.size() <= static_cast<std::size_t>(std::numeric_limits<int>::max()) &&
-         out.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()));
-}
-
 Error malformed(const char* what) {
   return {Fault::invalid,
           std::string("not ") + what +
@@ -194,7 +189,7 @@ std::string encode_work(const Work& work) {
 Result<Work> decode_work(std::string_view bytes) {
   google::protobuf::Arena arena;
   auto& message = *google::protobuf::Arena::CreateMessage<wire::Work>(&arena);
-  if (!parse(bytes, message)) return malformed("work");
+  if (!parse_message(bytes, message)) return malformed("work");
   Work work(static_cast<std::size_t>(message.operations_size()));
   for (std::size_t i = 0; i < work.size(); ++i) {
     wire::Operation& operation = *message.mutable_operations(static_cast<int>(i));
@@ -217,7 +212,7 @@ std::string encode_results(const Results& results) {
 Result<Results> decode_results(std::string_view bytes) {
   google::protobuf::Arena arena;
   auto& message = *google::protobuf::Arena::CreateMessage<wire::Results>(&arena);
-  if (!parse(bytes, message)) return malformed("results");
+  if (!parse_message(bytes, message)) return malformed("results");
   Results results(static_cast<std::size_t>(message.values_size()));
   for (std::size_t i = 0; i < results.size(); ++i) {
     std::string wrong =

@@ -12,13 +12,13 @@ namespace twofold {
 
 // One failed check of one operation: a business refusal's reason.
 struct Refusal {
-  std::string rm;                  // filled in by the coordinator
-  std::uint32_t operation = 0;     // its index in the branch's work
-  std::string op;                  // "add"
-  std::string check;               // "min", "max", "absent", "present", "overflow", "expect", "type", "invalid"
+  std::string rm;               // filled in by the coordinator
+  std::uint32_t operation = 0;  // its index in the branch's work
+  std::string op;               // "add"
+  std::string check;  // "min", "max", "absent", "present", "overflow", "expect", "type", "invalid"
   std::string key;
-  std::string value;               // what was found, as text; empty if the key is absent
-  std::string limit;               // what was asked for, as text
+  std::string value;  // what was found, as text; empty if the key is absent
+  std::string limit;  // what was asked for, as text
   bool operator==(const Refusal&) const = default;
 };
 std::string to_text(const Refusal& refusal);  // "payments: add customer/c-1: 100 below min 0 …"
@@ -37,8 +37,8 @@ std::string_view name(Verdict verdict);
 // Why a transaction aborted, or why a submission was rejected.
 enum class Reason : std::uint8_t {
   none = 0,
-  refused = 1,      // business refusal: a check failed; consumes the request id (rule 7)
-  deadlock = 2,     // the following, down to rolled_back, may be retried with the same request id
+  refused = 1,   // business refusal: a check failed; consumes the request id (rule 7)
+  deadlock = 2,  // the following, down to rolled_back, may be retried with the same request id
   timeout = 3,
   unavailable = 4,  // a resource manager is not connected
   lost = 5,         // a link or a resource manager was lost on the way
@@ -62,12 +62,12 @@ struct BranchResult {
 struct Outcome {
   Verdict verdict = Verdict::unknown;
   Reason reason = Reason::none;
-  std::string detail;              // for people: which participant, what to do
-  std::string gtrid;               // bytes; empty where no transaction was made
-  std::vector<Refusal> refusals;   // every failed check, by branch and operation (reason refused)
+  std::string detail;             // for people: which participant, what to do
+  std::string gtrid;              // bytes; empty where no transaction was made
+  std::vector<Refusal> refusals;  // every failed check, by branch and operation (reason refused)
   std::vector<BranchResult> results;  // only of the first reply to a committed submission
-  bool ended = false;              // every branch has finished
-  bool heuristic = false;          // a branch ended against the decision: see `twofold show`
+  bool ended = false;                 // every branch has finished
+  bool heuristic = false;             // a branch ended against the decision: see `twofold show`
 };
 
 }  // namespace twofold

@@ -1,5 +1,5 @@
-// Time as the deciding cores see it: a monotonic instant that is handed in. There is no now() here, so
-// a core cannot read a clock (rule 24: deadlines are monotonic, wall time is for people).
+// Time as the deciding cores see it: a monotonic instant that is handed in. There is no now() here,
+// so a core cannot read a clock (rule 24: deadlines are monotonic, wall time is for people).
 #pragma once
 
 #include <chrono>

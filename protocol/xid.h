@@ -1,11 +1,11 @@
 // Who made a transaction, and which branch of it this is (rules 1 to 3).
 //
-// An Xid is X/Open's (C193 section 4.2): a format id, a global transaction id and a branch qualifier of
-// at most 64 bytes each, any bytes. Ours carry meaning:
+// An Xid is X/Open's (C193 section 4.2): a format id, a global transaction id and a branch
+// qualifier of at most 64 bytes each, any bytes. Ours carry meaning:
 //   gtrid = log id (8) | epoch (8) | nonce (8) | sequence (8) | node name (1 to 32 bytes)
 //   bqual = branch index (2) | resource manager's name (1 to 62 bytes)
-// Integers are big-endian, so that gtrids of one log sort by TxnId. Nobody may match a node by prefix:
-// parse the gtrid and compare whole fields.
+// Integers are big-endian, so that gtrids of one log sort by TxnId. Nobody may match a node by
+// prefix: parse the gtrid and compare whole fields.
 #pragma once
 
 #include <compare>
