@@ -94,12 +94,6 @@ Error row_error(const fs::path& directory, const std::string& row, const Error& 
   return {error.fault, std::move(message)};
 }
 
-Error missing_log(const fs::path& directory) {
-  return {Fault::not_found, "there is no log in " + directory.string() +
-                                ": create one with: twofold-log init " + directory.string() +
-                                " --node NAME"};
-}
-
 Error existing_log(const fs::path& directory) {
   return {Fault::exists, directory.string() +
                              " holds a log or other data already, nothing was changed: see "
@@ -260,6 +254,12 @@ std::vector<std::string> log_table_names() {
   return {"meta", "epochs", "transactions", "heuristics"};
 }
 
+Error missing_log(const fs::path& directory) {
+  return {Fault::not_found, "there is no log in " + directory.string() +
+                                ": create one with: twofold-log init " + directory.string() +
+                                " --node NAME"};
+}
+
 std::vector<Mutation> mutations(const LogRecord& record) {
   return std::visit([](const auto& alternative) { return changes(alternative); }, record);
 }
@@ -371,10 +371,6 @@ Result<Recovered> LmdbDecisionStore::replay() {
 
 GroupTarget& LmdbDecisionStore::target() {
   return state_->target;
-}
-
-const lmdb::Environment& LmdbDecisionStore::environment() const {
-  return *state_->environment;
 }
 
 }  // namespace twofold

@@ -38,6 +38,9 @@ struct LogInfo {
   std::vector<EpochRef> epochs;
 };
 
+// What to tell a person whose directory holds no log.
+Error missing_log(const std::filesystem::path& directory);
+
 class DecisionStore {
  public:
   virtual ~DecisionStore() = default;
@@ -67,7 +70,6 @@ class LmdbDecisionStore final : public DecisionStore {
   Result<Epoch> open_epoch() override;
   Result<Recovered> replay() override;
   GroupTarget& target() override;
-  const lmdb::Environment& environment() const;  // for offline tools, which look at rows one by one
 
  private:
   struct State;

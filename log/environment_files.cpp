@@ -4,6 +4,7 @@
 #include <lmdb.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -237,11 +238,25 @@ Result<void> allocate_reader_table(const fs::path& directory) {
 }
 
 Result<void> allocate(int descriptor, const std::string& file, std::uint64_t bytes) {
+  // Asked first: a file system may hand out all it has before it says no, and starve everybody
+  // else.
+  struct stat status {};
+  struct statvfs room {};
+  if (::fstat(descriptor, &status) != 0 || ::fstatvfs(descriptor, &room) != 0) {
+    return io_error("cannot examine " + file, errno);
+  }
+  const auto present = static_cast<std::uint64_t>(status.st_blocks) * 512;
+  const auto free = static_cast<std::uint64_t>(room.f_bavail) * room.f_frsize;
   int code = 0;
-  do {
-    code =
-        ::fallocate(descriptor, FALLOC_FL_KEEP_SIZE, 0, static_cast<off_t>(bytes)) == 0 ? 0 : errno;
-  } while (code == EINTR);
+  if (bytes > present && bytes - present > free) {
+    code = ENOSPC;
+  } else {
+    do {
+      code = ::fallocate(descriptor, FALLOC_FL_KEEP_SIZE, 0, static_cast<off_t>(bytes)) == 0
+                 ? 0
+                 : errno;
+    } while (code == EINTR);
+  }
   if (code == EOPNOTSUPP || code == ENOSYS) return allocate_by_writing(descriptor, file, bytes);
   if (code != 0) {
     return io_error("cannot allocate " + std::to_string(bytes) + " bytes for " + file, code);

@@ -169,14 +169,19 @@ class Walk {
     return {};
   }
 
+  // A value that shrank may keep more pages than it needs.
   Result<void> overflow(std::uint64_t number, Node node, Tree kind) {
+    if (auto reached = reach(number, 1); !reached) return reached;
     const auto bytes = kPageHeaderBytes + node.data_bytes();
-    const auto count = (bytes + meta_.page_bytes - 1) / meta_.page_bytes;
-    if (auto reached = reach(number, count); !reached) return reached;
     Page page;
     if (auto got = read(number, bytes, page.bytes); !got) return got;
-    if (page.number() != number || page.flags() != kOverflow || page.overflow_pages() != count) {
+    const auto needed = (bytes + meta_.page_bytes - 1) / meta_.page_bytes;
+    const auto count = page.overflow_pages();
+    if (page.number() != number || page.flags() != kOverflow || count < needed) {
       return damaged(number, "it is not the overflow page that it should be");
+    }
+    if (count > 1) {
+      if (auto reached = reach(number + 1, count - 1); !reached) return reached;
     }
     if (kind != Tree::free_list) return {};
     return free_pages(number, std::string_view(page.bytes.data(), bytes).substr(kPageHeaderBytes));
