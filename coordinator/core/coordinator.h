@@ -1,7 +1,8 @@
-// The two-phase commit core: decides, and does nothing else. No I/O, no clock, no randomness, no logging.
+// The two-phase commit core: decides, and does nothing else. No I/O, no clock, no randomness, no
+// logging.
 //
-// Presumed abort after Mohan, Lindsay, Obermarck 1986, section 3; the verbs are X/Open's (XA C193). The
-// numbered rules are in docs/rules.md.
+// Presumed abort after Mohan, Lindsay, Obermarck 1986, section 3; the verbs are X/Open's (XA C193).
+// The numbered rules are in docs/rules.md.
 //
 // How to drive it: see coordinator/core/events.h. Not thread-safe.
 #pragma once
@@ -27,8 +28,10 @@ struct Options {
   Duration timeout_max = std::chrono::minutes{10};
   Duration scan_period = std::chrono::seconds{5};
   Duration mark_period = std::chrono::milliseconds{500};
-  Duration mark_alarm = std::chrono::minutes{5};     // a transaction that holds the mark back (rule 18)
-  Duration retry_first = std::chrono::milliseconds{50};   // pause before a verb is sent again; doubles
+  Duration mark_alarm =
+      std::chrono::minutes{5};  // a transaction that holds the mark back (rule 18)
+  Duration retry_first =
+      std::chrono::milliseconds{50};  // pause before a verb is sent again; doubles
   Duration retry_max = std::chrono::seconds{2};
   bool read_only_votes = true;
   bool one_phase = true;
@@ -51,17 +54,17 @@ enum class Phase : std::uint8_t {
 std::string_view name(Phase phase);
 
 enum class BranchState : std::uint8_t {
-  idle,        // nothing has been sent
-  started,     // its work is under way
-  worked,      // work done, not asked to prepare
-  preparing,   // asked for its vote
-  prepared,    // voted yes
-  read_only,   // voted XA_RDONLY
-  refused,     // voted no
-  lost,        // its session ended before it voted
-  ending,      // Commit, Rollback or Release sent
-  unsure,      // that one's answer is lost, or it said XAER_NOTA or XA_RETRY: a scan will tell
-  asking,      // a complete scan lacks it: its evidence is asked for (rule 16)
+  idle,       // nothing has been sent
+  started,    // its work is under way
+  worked,     // work done, not asked to prepare
+  preparing,  // asked for its vote
+  prepared,   // voted yes
+  read_only,  // voted XA_RDONLY
+  refused,    // voted no
+  ending,     // Commit, Rollback or Release sent
+  unsure,  // it could not be sent, its answer is lost, or said XAER_NOTA or XA_RETRY: a scan will
+           // tell
+  asking,  // a complete scan lacks it: its evidence is asked for (rule 16)
   done,
 };
 std::string_view name(BranchState state);
@@ -79,7 +82,8 @@ struct TransactionView {
   Phase phase = Phase::ended;
   Outcome outcome;
   std::vector<BranchView> branches;
-  std::vector<std::pair<Phase, Time>> phases;  // in order of entry; empty for what an earlier epoch did
+  std::vector<std::pair<Phase, Time>>
+      phases;  // in order of entry; empty for what an earlier epoch did
   Time started;
 };
 
@@ -91,13 +95,14 @@ struct Counts {
 
 class Coordinator {
  public:
-  // `recovered` is what replay found; the records become live transactions or kept outcomes, and recovery
-  // goes on as ordinary phase two once links are up. `now` is the time of the start.
+  // `recovered` is what replay found; the records become live transactions or kept outcomes, and
+  // recovery goes on as ordinary phase two once links are up. `now` is the time of the start.
   Coordinator(Options options, Epoch epoch, Recovered recovered, Time now);
   ~Coordinator();
   Coordinator(Coordinator&&) noexcept;
 
-  // Appends to `effects`. Any event may come in any phase: one that no longer matters changes nothing.
+  // Appends to `effects`. Any event may come in any phase: one that no longer matters changes
+  // nothing.
   void step(Event event, Time now, std::vector<Effect>& effects);
   std::optional<Time> next_deadline() const;  // when to step(Tick); none: not before the next event
 
@@ -106,7 +111,8 @@ class Coordinator {
   TxnId floor() const;      // the highest id ever purged
   Counts counts() const;
 
-  std::vector<TransactionView> list(bool with_ended, std::size_t entries_max) const;  // oldest first
+  std::vector<TransactionView> list(bool with_ended,
+                                    std::size_t entries_max) const;  // oldest first
   std::optional<TransactionView> show_gtrid(std::string_view gtrid) const;
   std::optional<TransactionView> show_request(std::string_view request_id) const;
 

@@ -1,12 +1,14 @@
 // What the coordinator's core is told (events) and what it asks for (effects).
 //
-// A driver (coordinator/engine.h, or the simulator) owns sockets, clock and disk. It hands each event to
-// Coordinator::step and carries out the returned effects in their order. It owes the core only this:
+// A driver (coordinator/engine.h, or the simulator) owns sockets, clock and disk. It hands each
+// event to Coordinator::step and carries out the returned effects in their order. It owes the core
+// only this:
 //   - effects to one resource manager leave in the order given, on its current session;
-//   - no answer of an earlier session is handed in after LinkDown, and LinkDown comes before the next LinkUp;
+//   - no answer of an earlier session is handed in after LinkDown, and LinkDown comes before the
+//   next LinkUp;
 //   - Persist effects reach the log in the order given, each answered by one Durable or Refused.
-// It owes no ordering between the log and the network: an effect that must wait for the disk is emitted
-// only by the step of its Durable event.
+// It owes no ordering between the log and the network: an effect that must wait for the disk is
+// emitted only by the step of its Durable event.
 #pragma once
 
 #include <cstdint>
@@ -40,22 +42,24 @@ struct BranchKey {
   auto operator<=>(const BranchKey&) const = default;
 };
 
-// ---- events ----------------------------------------------------------------------------------------
+// ---- events
+// ----------------------------------------------------------------------------------------
 
 struct SubmittedBranch {
   std::string rm;
-  std::string work;        // encoded, passed through unread
+  std::string work;  // encoded, passed through unread
 };
 struct Submit {
   Requester requester;
   std::string request_id;  // empty: none
   std::vector<SubmittedBranch> branches;
-  Duration timeout{0};     // 0: Options::timeout_default
+  Duration timeout{0};  // 0: Options::timeout_default
   bool reply_at_end = false;
-  TxnId known;             // rule 7
-  Duration age{0};         // since the request's first attempt
+  TxnId known;      // rule 7
+  Duration age{0};  // since the request's first attempt
 };
-// The work of a branch started without Then::prepare is done (ok), or the branch can only be rolled back.
+// The work of a branch started without Then::prepare is done (ok), or the branch can only be rolled
+// back.
 struct WorkDone {
   BranchKey branch;
   Xa code = Xa::ok;
@@ -63,6 +67,7 @@ struct WorkDone {
   std::vector<Refusal> refusals;
   std::string text;
   bool no_room = false;
+  RmId rm = 0;  // who answered: for crash points and traces
 };
 // The vote: ok, rdonly, or a rollback code; XAER_* counts as no.
 struct Voted {
@@ -72,6 +77,7 @@ struct Voted {
   std::vector<Refusal> refusals;
   std::string text;
   bool no_room = false;
+  RmId rm = 0;  // who answered: for crash points and traces
 };
 // Commit (one-phase or not), Rollback, Release or Forget was answered.
 struct Acknowledged {
@@ -81,20 +87,24 @@ struct Acknowledged {
   Xid xid;
   Verb verb = Verb::commit;
   Xa code = Xa::ok;
-  std::string results;     // of a one-phase commit with its work
+  std::string results;  // of a one-phase commit with its work
   std::vector<Refusal> refusals;
   std::string text;
   bool no_room = false;
 };
-struct Durable { std::uint64_t ticket = 0; };
-struct Refused { std::uint64_t ticket = 0; };  // certainly not written (rule 23)
+struct Durable {
+  std::uint64_t ticket = 0;
+};
+struct Refused {
+  std::uint64_t ticket = 0;
+};  // certainly not written (rule 23)
 struct ListedBranch {
   Xid xid;
   bool busy = false;
 };
 struct InDoubtListed {
   RmId rm = 0;
-  bool complete = false;   // false: failed or truncated, which is not an empty scan (rule 14)
+  bool complete = false;  // false: failed or truncated, which is not an empty scan (rule 14)
   std::vector<ListedBranch> branches;
 };
 struct OutcomeTold {
@@ -106,10 +116,10 @@ struct OutcomeTold {
 struct OutcomeAsked {
   enum class When : std::uint8_t { now, at_decision, at_end };
   Requester requester;
-  std::string gtrid;       // one of these two is empty
+  std::string gtrid;  // one of these two is empty
   std::string request_id;
   When when = When::now;
-  TxnId known;             // with request_id
+  TxnId known;  // with request_id
 };
 // A session to the resource manager is open; the earlier one's running verbs have ended (rule 15).
 struct LinkUp {
@@ -117,19 +127,28 @@ struct LinkUp {
   std::uint64_t incarnation = 0;
   std::uint64_t store_id = 0;
 };
-struct LinkDown { RmId rm = 0; };
-struct SpaceChanged { bool room = true; };  // false: the log is 80 % full, or was full when last tried
-struct Tick {};                             // next_deadline() has come
-struct Shutdown { bool final = false; };    // first aborts what can be; final tells the rest unknown (25)
+struct LinkDown {
+  RmId rm = 0;
+};
+struct SpaceChanged {
+  bool room = true;
+};               // false: the log is 80 % full, or was full when last tried
+struct Tick {};  // next_deadline() has come
+struct Shutdown {
+  bool final = false;
+};  // first aborts what can be; final tells the rest unknown (25)
 
-using Event = std::variant<Submit, WorkDone, Voted, Acknowledged, Durable, Refused, InDoubtListed,
-                           OutcomeTold, OutcomeAsked, LinkUp, LinkDown, SpaceChanged, Tick, Shutdown>;
+using Event =
+    std::variant<Submit, WorkDone, Voted, Acknowledged, Durable, Refused, InDoubtListed,
+                 OutcomeTold, OutcomeAsked, LinkUp, LinkDown, SpaceChanged, Tick, Shutdown>;
 
-// ---- effects ---------------------------------------------------------------------------------------
+// ---- effects
+// ---------------------------------------------------------------------------------------
 
 enum class Then : std::uint8_t { nothing, prepare, commit_one_phase };
 
-// Creates the branch and does its work. Answered by WorkDone, Voted or Acknowledged according to `then`.
+// Creates the branch and does its work. Answered by WorkDone, Voted or Acknowledged according to
+// `then`.
 struct Start {
   RmId rm = 0;
   BranchKey branch;
@@ -154,20 +173,46 @@ struct Persist {  // answered by Durable or Refused
   bool forced = true;
   bool refusable = true;
 };
-struct Commit { RmId rm = 0; BranchKey branch; Xid xid; };    // answered by Acknowledged, as the next three
-struct Rollback { RmId rm = 0; BranchKey branch; Xid xid; };
-struct Release { RmId rm = 0; BranchKey branch; Xid xid; };
-struct Forget { RmId rm = 0; BranchKey branch; Xid xid; };
-struct ListInDoubt { RmId rm = 0; };                          // answered by InDoubtListed
-struct AskOutcome {                                           // answered by OutcomeTold
+struct Commit {
+  RmId rm = 0;
+  BranchKey branch;
+  Xid xid;
+};  // answered by Acknowledged, as the next three
+struct Rollback {
+  RmId rm = 0;
+  BranchKey branch;
+  Xid xid;
+};
+struct Release {
+  RmId rm = 0;
+  BranchKey branch;
+  Xid xid;
+};
+struct Forget {
+  RmId rm = 0;
+  BranchKey branch;
+  Xid xid;
+};
+struct ListInDoubt {
+  RmId rm = 0;
+};                   // answered by InDoubtListed
+struct AskOutcome {  // answered by OutcomeTold
   RmId rm = 0;
   BranchKey branch;
   Xid xid;
   std::uint64_t store_id = 0;
 };
-struct SendMark { RmId rm = 0; TxnId low_water; };
-struct Reply { Requester requester; Outcome outcome; };
-struct Alarm { std::string text; };                           // a person must look
+struct SendMark {
+  RmId rm = 0;
+  TxnId low_water;
+};
+struct Reply {
+  Requester requester;
+  Outcome outcome;
+};
+struct Alarm {
+  std::string text;
+};  // a person must look
 
 using Effect = std::variant<Start, Prepare, Persist, Commit, Rollback, Release, Forget, ListInDoubt,
                             AskOutcome, SendMark, Reply, Alarm>;
@@ -178,7 +223,7 @@ std::string_view name(const Effect& effect);
 // The resource manager that an event came from or an effect goes to; empty for none.
 std::optional<RmId> resource_manager(const Event& event);
 std::optional<RmId> resource_manager(const Effect& effect);
-std::vector<std::string_view> event_names();   // all
+std::vector<std::string_view> event_names();  // all
 std::vector<std::string_view> effect_names();
 
 }  // namespace twofold::coordinator

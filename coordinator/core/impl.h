@@ -1,0 +1,231 @@
+// The inside of the two-phase commit core. Only coordinator/core/*.cpp include it:
+//   submission.cpp  what clients ask for: submissions, outcomes, shutdown
+//   voting.cpp      first phase: votes, refusals, the decision, one-phase commits, timeouts
+//   phase_two.cpp   second phase: acknowledgements, retries, heuristics, the end of a transaction
+//   recovery.cpp    links, scans, evidence, and the initial state that the log's records give
+//   views.cpp       what a person is shown
+#pragma once
+
+#include <deque>
+#include <map>
+#include <set>
+#include <span>
+#include <unordered_map>
+
+#include "coordinator/core/outcomes.h"
+#include "coordinator/core/scan_clock.h"
+#include "coordinator/core/transaction.h"
+
+namespace twofold::coordinator {
+
+class Coordinator::Impl {
+ public:
+  Impl(Options options, Epoch epoch, Recovered recovered, Time now);
+
+  void step(Event& event, Time now, std::vector<Effect>& effects);
+  std::optional<Time> next_deadline() const;
+
+  TxnId newest() const { return {epoch_.current.number, sequence_}; }
+  TxnId low_water() const;
+  TxnId floor() const { return outcomes_.floor(); }
+  Counts counts() const;
+
+  std::vector<TransactionView> list(bool with_ended, std::size_t entries_max) const;
+  std::optional<TransactionView> show_gtrid(std::string_view gtrid) const;
+  std::optional<TransactionView> show_request(std::string_view request_id) const;
+
+ private:
+  using Verb = Acknowledged::Verb;
+
+  struct ResourceManager {
+    std::string name;
+    bool linked = false;
+    std::uint64_t incarnation = 0;
+    std::uint64_t store_id = 0;
+    std::optional<std::uint64_t> scan;  // the outstanding one's number
+    bool scan_again = false;            // as soon as that one is answered: it began too early
+    std::uint32_t scans_failed = 0;     // in a row
+    Time next_scan{};
+    std::optional<TxnId> mark_sent;  // on this session
+    std::set<BranchKey> unsure;      // branches of live transactions, unsure or asking
+    std::set<Xid> alarmed;           // listed here, reported, and still listed
+  };
+  // A transaction and its branch; null if it is no longer live, or never was.
+  struct Found {
+    Transaction* txn = nullptr;
+    Branch* branch = nullptr;
+  };
+  // What a ticket stands for.
+  struct Pending {
+    enum class Kind : std::uint8_t { intent, decision, refusal, end, heuristic, purge };
+    Kind kind = Kind::end;
+    TxnId id;
+  };
+  struct Heuristic {
+    HeuristicRecord record;
+    bool durable = false;
+  };
+  // Of a heuristic whose record is being written. Key {0,0}: its transaction is no longer live.
+  struct HeuristicWait {
+    RmId rm = kNoRm;
+    BranchKey branch;
+    Xid xid;
+    bool forget = false;  // the resource manager remembers it until told to forget
+  };
+  struct Retry {
+    Time at;
+    BranchKey branch;
+    auto operator<=>(const Retry&) const = default;
+  };
+
+  // Events; each changes nothing if it no longer matters.
+  void on(Submit& event);
+  void on(WorkDone& event);
+  void on(Voted& event);
+  void on(Acknowledged& event);
+  void on(Durable& event);
+  void on(Refused& event);
+  void on(InDoubtListed& event);
+  void on(OutcomeTold& event);
+  void on(OutcomeAsked& event);
+  void on(LinkUp& event);
+  void on(LinkDown& event);
+  void on(SpaceChanged& event) { room_ = event.room; }
+  void on(Tick& event);
+  void on(Shutdown& event);
+
+  // submission.cpp
+  bool answer_known(const Submit& event, std::uint64_t hash);
+  std::optional<std::string> malformed(const Submit& event) const;
+  const ResourceManager* away(const Submit& event) const;
+  void begin(Submit& event, std::uint64_t hash);
+  void reject(Requester requester, Reason reason, std::string detail);
+  void ask_gtrid(const OutcomeAsked& event);
+  void ask_request(const OutcomeAsked& event);
+  void join(Transaction& txn, Waiter waiter);
+  void reply(Requester requester, Outcome outcome);
+  void tell(Transaction& txn, bool ended);  // whom it may be told; all of them if it has ended
+  Outcome outcome_of(const Transaction& txn, bool ended) const;
+  Outcome outcome_of(TxnId id, const KeptOutcome& kept) const;
+  Outcome outcome_of_unknown(std::string_view gtrid, const Gtrid& parts) const;
+
+  // voting.cpp. Those marked * may end the transaction: it may be gone afterwards.
+  void start_branches(Transaction& txn);
+  void start_branch(Transaction& txn, Branch& branch, Then then);
+  void said_no(Transaction& txn, Branch& branch, Voted&& no);  // *
+  void check_answers(Transaction& txn);                        // *
+  void prepare_branches(Transaction& txn);
+  void decide(Transaction& txn);
+  void only_read(Transaction& txn);                                 // *
+  void refuse(Transaction& txn);                                    // *
+  void abort(Transaction& txn, Reason reason, std::string detail);  // *
+  void roll_back_branches(Transaction& txn);
+  void leave_undecided(Transaction& txn);
+  void time_out(Transaction& txn);                                                 // *
+  void intent_durable(Transaction& txn);                                           // *
+  void one_phase_answered(Transaction& txn, Branch& branch, Acknowledged& event);  // *
+  void committed_in_one_phase(Transaction& txn);                                   // *
+  void decided(Transaction& txn);                                                  // *
+
+  // phase_two.cpp
+  void end_branch(Transaction& txn, Branch& branch, Verb verb);
+  void send(const Transaction& txn, const Branch& branch, Verb verb);
+  void send(RmId rm, BranchKey key, Xid xid, Verb verb);
+  void become_unsure(Transaction& txn, Branch& branch);
+  void retry_later(Transaction& txn, Branch& branch);
+  void branch_done(Transaction& txn, Branch& branch);
+  void answered(Transaction& txn, Branch& branch, const Acknowledged& event);  // *
+  void orphan_answered(const Acknowledged& event);
+  void end_heuristically(Transaction& txn, Branch& branch, Xa code,
+                         bool forget);  // its end waits for the log
+  void keep_heuristic(HeuristicRecord record, HeuristicWait wait);
+  void heuristic_durable(std::uint64_t ticket);  // *
+  void finish_if_done(Transaction& txn);         // *
+  void finish(Transaction& txn);                 // *
+  void purge();
+
+  // recovery.cpp
+  void recover(IntentRecord& record, Time now);
+  void recover(CommitRecord& record, Time now);
+  Transaction& recovered(TxnId id, std::string& gtrid, RequestRef& request, Time now);
+  void recover_branch(Transaction& txn, BranchRecord& record);
+  void resume_at_start();
+  const Heuristic* heuristic_of(TxnId id, const Xid& xid) const;
+  void lost_session(Transaction& txn, Branch& branch);  // *
+  void want_scan(RmId rm);
+  void scan(RmId rm);
+  void consult(RmId rm, const ListedBranch& listed, std::uint64_t scan, std::set<Xid>& alarmed);
+  void consult_live(Transaction& txn, RmId rm, const ListedBranch& listed, std::uint64_t scan,
+                    std::set<Xid>& alarmed);
+  void consult_ended(TxnId id, RmId rm, const Xid& xid, std::set<Xid>& alarmed);
+  void end_orphan(RmId rm, const Xid& xid, Verb verb);
+  void alarm_listed(RmId rm, const Xid& xid, std::set<Xid>& alarmed, std::string_view what);
+  void settle_unlisted(RmId rm, std::uint64_t scan);  // *
+  void ask_evidence(Transaction& txn, Branch& branch);
+  bool recorded(const Gtrid& gtrid) const;
+  bool own_log(const Gtrid& gtrid) const;
+  bool issued(const Gtrid& gtrid) const;
+
+  // coordinator.cpp
+  void retry_branches();  // *
+  void scan_periodically();
+  void send_marks();
+  void alarm_oldest();
+  std::uint64_t persist(LogRecord record, bool forced, bool refusable, Pending pending);
+  void enter(Transaction& txn, Phase phase);
+  void alarm(std::string text);
+  Transaction* live(TxnId id);
+  const Transaction* live(TxnId id) const;
+  Found find(BranchKey key);
+  void unlink_request(const Transaction& txn);
+  std::string rm_name(const Branch& branch) const;
+  Duration pause(std::uint32_t attempts) const;
+  Xid xid(const Transaction& txn, const Branch& branch) const {
+    return {kFormatId, txn.gtrid, branch.bqual};
+  }
+  BranchKey key(const Transaction& txn, const Branch& branch) const {
+    return {txn.id, branch.index};
+  }
+  template <class Kind>
+  void emit(Kind effect) {
+    effects_->emplace_back(std::move(effect));
+  }
+
+  // views.cpp
+  TransactionView view(const Transaction& txn) const;
+  TransactionView view(TxnId id, const KeptOutcome& kept) const;
+  const Transaction* trace(TxnId id) const;
+  std::optional<TransactionView> view(TxnId id) const;
+
+  Options options_;
+  Epoch epoch_;
+  std::uint64_t sequence_ = 0;
+  std::uint64_t ticket_ = 0;
+  bool room_ = true;
+  bool shutting_down_ = false;
+  bool purging_ = false;  // one PurgeRecord at a time
+
+  std::vector<ResourceManager> rms_;
+  std::unordered_map<std::string_view, RmId> rm_ids_;  // never iterated
+  std::map<TxnId, Transaction> live_;
+  std::unordered_map<std::string_view, TxnId> live_requests_;  // views into live_; never iterated
+  std::set<TxnId> ends_not_durable_;                           // no longer live, but for the mark
+  std::unordered_map<std::uint64_t, Pending> pending_;         // by ticket; never iterated
+  std::map<std::uint64_t, HeuristicWait> heuristic_waits_;     // by ticket
+  std::map<TxnId, std::vector<Heuristic>> heuristics_;
+  std::set<std::pair<Time, TxnId>> deadlines_;  // of the undecided
+  std::set<Retry> retries_;
+  ScanClock clock_;
+  Outcomes outcomes_;
+  std::deque<Transaction> traces_;  // ended; newest last
+  Time next_mark_{};
+  TxnId mark_alarmed_;  // the last one that was alarmed for holding the mark back
+  Counts counts_;
+  std::vector<std::string> startup_alarms_;
+  std::vector<TxnId> startup_done_;  // recovered, and nothing is left to do but to end them
+
+  Time now_{};                              // of the current step
+  std::vector<Effect>* effects_ = nullptr;  // of the current step
+};
+
+}  // namespace twofold::coordinator

@@ -1,0 +1,69 @@
+// One transaction and its branches, as the core holds them while it is live. Small on purpose: work
+// is handed on as soon as it may be sent, and results leave with the first reply.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "coordinator/core/coordinator.h"
+
+namespace twofold::coordinator {
+
+// Of a branch that a recovered record names and the configuration does not.
+inline constexpr RmId kNoRm = std::numeric_limits<RmId>::max();
+
+struct Branch {
+  RmId rm = kNoRm;
+  std::uint16_t index = 0;  // as in its bqual; a recovered record may leave gaps
+  BranchState state = BranchState::idle;
+  Acknowledged::Verb verb = Acknowledged::Verb::commit;  // what was sent, while ending or unsure
+  bool alarmed = false;       // a person has been told that it does not end
+  std::uint8_t attempts = 0;  // answered "not now" so often
+  std::optional<Xa> vote;
+  std::optional<Time> retry_at;   // while unsure: when `verb` is sent again
+  std::uint64_t incarnation = 0;  // of the resource manager when the branch started (rule 10)
+  std::uint64_t store_id = 0;     // of the store that voted (rule 16)
+  std::uint64_t since = 0;      // scan clock when it became unsure or done: only later scans count
+  std::uint64_t listed_by = 0;  // the last scan that named it
+  std::string bqual;
+  std::string payload;            // work until it is sent, then results until they are told
+  std::vector<Refusal> refusals;  // with a no vote
+};
+
+struct Waiter {
+  Requester requester;
+  bool at_end = false;     // rule 9
+  bool submitted = false;  // wants the results as well
+};
+
+struct Transaction {
+  TxnId id;
+  std::string gtrid;
+  RequestRef request;
+  Phase phase = Phase::ended;
+  Verdict verdict = Verdict::pending;  // until it may be told; final from then on (rule 4)
+  Reason reason = Reason::none;
+  bool heuristic = false;
+  bool intent_logged = false;  // its row is an intent until something replaces or drops it
+  bool end_logged = false;     // its EndRecord is on the way already
+  Time started;
+  Time deadline;    // for the votes (not of a one-phase commit)
+  Duration age{0};  // of its request when it was submitted
+  std::string detail;
+  std::vector<Refusal> refusals;
+  std::vector<Branch> branches;
+  std::vector<Waiter> waiters;
+  std::vector<std::pair<Phase, Time>> phases;
+};
+
+inline bool all_done(const Transaction& txn) {
+  return std::all_of(txn.branches.begin(), txn.branches.end(),
+                     [](const Branch& branch) { return branch.state == BranchState::done; });
+}
+
+}  // namespace twofold::coordinator
