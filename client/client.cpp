@@ -1,1 +1,70 @@
-// to be written
+#include <boost/asio/executor_work_guard.hpp>
+#include <boost/asio/post.hpp>
+#include <future>
+#include <optional>
+#include <thread>
+#include <utility>
+
+#include "client/client.h"
+
+namespace twofold::client {
+
+class Client::Impl {
+ public:
+  explicit Impl(Options options) : async_(std::in_place, io_, std::move(options)) {
+    thread_ = std::thread([this] { io_.run(); });
+  }
+  ~Impl() {
+    boost::asio::post(io_, [this] {
+      async_.reset();  // answers whoever still waits
+      io_.stop();
+    });
+    thread_.join();
+  }
+
+  // Runs start(client, done) on the client's thread and waits for what `done` is given.
+  template <class T, class Start>
+  T wait(Start start) {
+    // Shared: the waiting thread may be gone before set_value() has quite returned.
+    auto promise = std::make_shared<std::promise<T>>();
+    auto answer = promise->get_future();
+    boost::asio::post(io_, [this, &start, promise] {
+      start(*async_, [promise](T value) { promise->set_value(std::move(value)); });
+    });
+    return answer.get();
+  }
+
+ private:
+  boost::asio::io_context io_{1};
+  boost::asio::executor_work_guard<boost::asio::io_context::executor_type> work_{
+      io_.get_executor()};
+  std::optional<AsyncClient> async_;  // lives on thread_ once that runs
+  std::thread thread_;
+};
+
+Client::Client(Options options) : impl_(std::make_unique<Impl>(std::move(options))) {}
+Client::~Client() = default;
+
+Answered Client::submit(Transaction transaction) {
+  return impl_->wait<Answered>([&](AsyncClient& client, auto done) {
+    client.submit(std::move(transaction), std::move(done));
+  });
+}
+
+Outcome Client::ask_request(const std::string& request_id, wire::ReplyAt at, TxnId known) {
+  return impl_->wait<Outcome>([&](AsyncClient& client, auto done) {
+    client.ask_request(request_id, at, known, std::move(done));
+  });
+}
+
+Outcome Client::ask_gtrid(const std::string& gtrid, wire::ReplyAt at) {
+  return impl_->wait<Outcome>(
+      [&](AsyncClient& client, auto done) { client.ask_gtrid(gtrid, at, std::move(done)); });
+}
+
+Result<wire::Frame> Client::call(wire::Frame request) {
+  return impl_->wait<Result<wire::Frame>>(
+      [&](AsyncClient& client, auto done) { client.call(std::move(request), std::move(done)); });
+}
+
+}  // namespace twofold::client

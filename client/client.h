@@ -1,16 +1,25 @@
 // The library an application links to use a Twofold coordinator.
 //
 // What it promises:
-//   - submit() gives one Outcome. A lost connection is not an outcome: the client reconnects (capped,
-//     jittered backoff) and, if the submission has a request id, asks for that id and, if nothing has
-//     happened, submits it again, until the decision is known or `give_up` has passed. Then the verdict is
-//     Verdict::unknown, which the caller must handle: the transaction may have committed. Ask again later
-//     with the same request id, or submit again with it: it runs at most once (rule 7).
-//   - A submission without a request id is given one, so that the same holds.
-//   - It never retries an abort by itself unless asked to (`retries`).
 //
-// Threads: AsyncClient lives on the thread that runs its io_context. Client is thread-safe: it runs a
-// thread of its own and many threads may call it at once.
+// submit() gives one Outcome. A lost connection is not an outcome: the client reconnects (capped,
+// jittered backoff) and submits again under the same request id, which joins the first attempt, or
+// is answered with what became of it, or runs it for the first time (rule 7), until the decision is
+// known or `give_up` has passed. Then the verdict is Verdict::unknown, which the caller must
+// handle: the transaction may have committed. Ask again later for the request id, or submit again
+// with it. If nothing was ever sent, the verdict is Verdict::rejected with Reason::unavailable:
+// nothing has happened.
+//
+// A submission without a request id is given one, so that the same holds. An abort is never retried
+// unless asked for (`retries`).
+//
+// A peer that cannot be used at all (another protocol version, not a coordinator) ends what waits
+// at once, with its words; the next request tries again.
+//
+// Threads: AsyncClient lives on the thread that runs its io_context; its callbacks come from the
+// event loop, never from inside a call (the destructor's excepted), and may submit more or end the
+// client. Client is thread-safe: it runs a thread of its own and many threads may call it at once;
+// none may still be calling when it is destroyed.
 #pragma once
 
 #include <boost/asio/io_context.hpp>
@@ -33,18 +42,18 @@ struct Branch {
 };
 
 struct Transaction {
-  std::string request_id;               // 1 to 128 bytes; empty: the client makes one
+  std::string request_id;  // 1 to 128 bytes; empty: the client makes one
   std::vector<Branch> branches;
-  std::chrono::milliseconds timeout{0}; // 0: the coordinator's default
-  bool wait_for_end = false;            // reply when every branch has finished (rule 9)
-  TxnId known;                          // {0,0}: what this client knows now (rule 7)
+  std::chrono::milliseconds timeout{0};  // 0: the coordinator's default
+  bool wait_for_end = false;             // reply when every branch has finished (rule 9)
+  TxnId known;                           // {0,0}: what this client knows now (rule 7)
 };
 
 struct Options {
   Address coordinator;
-  std::string name = "client";          // for the coordinator's log
-  std::chrono::milliseconds give_up{60'000};   // after so long without a decision: Verdict::unknown
-  unsigned retries = 0;                 // of retryable aborts, with capped, jittered backoff
+  std::string name = "client";                // for the coordinator's log
+  std::chrono::milliseconds give_up{60'000};  // after so long without a decision: Verdict::unknown
+  unsigned retries = 0;                       // of retryable aborts, with capped, jittered backoff
   std::chrono::milliseconds retry_first{10};
   std::chrono::milliseconds retry_max{1'000};
   ConnectionOptions connection;
@@ -53,22 +62,23 @@ struct Options {
 struct Answered {
   Outcome outcome;
   std::string request_id;
-  unsigned attempts = 1;                // submissions that were decided; retries included
+  unsigned attempts = 1;  // submissions that were decided; retries included
 };
 
 class AsyncClient {
  public:
   AsyncClient(boost::asio::io_context& io, Options options);
-  ~AsyncClient();                       // pending callbacks are called with Verdict::unknown first
+  ~AsyncClient();  // pending callbacks are called first, as when give_up passes
 
   void submit(Transaction transaction, std::function<void(Answered)> done);
   void ask_request(std::string request_id, wire::ReplyAt at, TxnId known,
                    std::function<void(Outcome)> done);
   void ask_gtrid(std::string gtrid, wire::ReplyAt at, std::function<void(Outcome)> done);
-  // One request of any other kind (List, Show, Stats), not repeated after a lost connection.
+  // One request of any other kind (List, Show, Stats), not repeated after a lost connection, and an
+  // Error as soon as an attempt to connect fails. A Failure becomes an Error.
   void call(wire::Frame request, std::function<void(Result<wire::Frame>)> done);
 
-  TxnId known() const;                  // the newest TxnId heard of, {0,0} before the first handshake
+  TxnId known() const;  // the newest TxnId heard of, {0,0} before the first handshake
   bool connected() const;
   std::size_t in_flight() const;
   // Called on the io_context's thread whenever the connection comes or goes; for progress displays.
@@ -84,7 +94,10 @@ class Client {
   explicit Client(Options options);
   ~Client();
   Answered submit(Transaction transaction);
-  Outcome ask_request(const std::string& request_id, wire::ReplyAt at = wire::REPLY_NOW);
+  // `known`: as it was when the request id was first sent; {0,0}: not known, so that an id which
+  // the coordinator no longer remembers is Verdict::expired and never Verdict::not_found (rule 8).
+  Outcome ask_request(const std::string& request_id, wire::ReplyAt at = wire::REPLY_NOW,
+                      TxnId known = {});
   Outcome ask_gtrid(const std::string& gtrid, wire::ReplyAt at = wire::REPLY_NOW);
   Result<wire::Frame> call(wire::Frame request);
 
@@ -93,8 +106,9 @@ class Client {
   std::unique_ptr<Impl> impl_;
 };
 
-// One request to a resource manager or coordinator over a connection of its own: Scan, Locks, InDoubt,
-// Stats. Blocking. A Failure becomes an Error.
+// One request to a resource manager or coordinator over a connection of its own: Scan, Locks,
+// InDoubt, Stats. Blocking. A Failure becomes an Error. `expects`: the resource manager's name, or
+// empty.
 Result<wire::Frame> call_once(const Address& address, wire::Frame request,
                               std::chrono::milliseconds timeout, const std::string& expects = "");
 
