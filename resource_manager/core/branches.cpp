@@ -39,8 +39,7 @@ std::string_view name(BranchState state) {
   return "unknown";
 }
 
-// ---- the shell
-// -------------------------------------------------------------------------------------
+// ---- the shell --------------------------------------------------------------------------------
 
 Branches::Branches(Options options, Recovered recovered, Time now)
     : impl_(std::make_unique<Impl>(std::move(options), std::move(recovered), now)) {}
@@ -133,8 +132,7 @@ Counts Branches::Impl::counts() const {
   return counts;
 }
 
-// ---- deadlines
-// -------------------------------------------------------------------------------------
+// ---- deadlines --------------------------------------------------------------------------------
 
 // Whatever the event, what was due by now has happened before it.
 void Branches::Impl::expire() {
@@ -162,8 +160,7 @@ void Branches::Impl::expire(Branch& branch) {
 
 void Branches::Impl::on(Tick) {}  // expire() has done it
 
-// ---- a branch's life
-// -------------------------------------------------------------------------------
+// ---- a branch's life --------------------------------------------------------------------------
 
 Branch& Branches::Impl::create(Node& node, Start& start) {
   Branch& branch = node.branches.emplace_back();
@@ -380,8 +377,7 @@ void Branches::Impl::on(SpaceChanged event) {
   room_ = event.room;
 }
 
-// ---- bookkeeping
-// -----------------------------------------------------------------------------------
+// ---- bookkeeping ------------------------------------------------------------------------------
 
 void Branches::Impl::set_state(Branch& branch, BranchState state) {
   counts_.waiting -= branch.state == BranchState::waiting;

@@ -20,8 +20,8 @@ struct Options {
   std::size_t locks_max = 10'000;                    // of one branch
   Duration lock_timeout = std::chrono::seconds{10};  // a wait for locks; jittered down by up to a
                                                      // quarter, by a hash of the xid (rule 12)
-  Duration fence = std::chrono::seconds{2};  // fence_ms (rule 15)
-  bool early_release = true;                 // rule 13
+  Duration fence = std::chrono::seconds{2};          // fence_ms (rule 15)
+  bool early_release = true;                         // rule 13
 };
 
 enum class BranchState : std::uint8_t {

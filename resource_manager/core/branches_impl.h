@@ -28,8 +28,7 @@ class Branches::Impl {
  private:
   using BranchList = std::list<Branch>;
 
-  // ---- one per event
-  // -------------------------------------------------------------------------------
+  // ---- one per event --------------------------------------------------------------------------
   void on(SessionRequested event);
   void on(ConnectionClosed event);
   void on(Start event);
@@ -47,8 +46,7 @@ class Branches::Impl {
   void on(SpaceChanged event);
   void on(Tick event);
 
-  // ---- a branch's life (branches.cpp)
-  // --------------------------------------------------------------
+  // ---- a branch's life (branches.cpp) ---------------------------------------------------------
   Branch& create(Node& node, Start& start);
   void run(Branch& branch);
   void vote(Branch& branch);
@@ -80,9 +78,9 @@ class Branches::Impl {
   bool waits_for_own(const Branch& branch) const;
   std::string describe_wait(const Branch& branch) const;
 
-  // ---- verbs (verbs.cpp)
-  // --------------------------------------------------------------------------- A verb's target, as
-  // the session it came in sees it. `branch` is null if it is not here.
+  // ---- verbs (verbs.cpp) ----------------------------------------------------------------------
+
+  // A verb's target, as the session it came in sees it. `branch` is null if it is not here.
   struct Target {
     Node& node;
     Branch* branch;
@@ -103,8 +101,7 @@ class Branches::Impl {
                     std::vector<Refusal> refusals = {});
   void answer_closing(Branch& branch, Xa code, std::string_view text = {}, bool no_room = false);
 
-  // ---- sessions (sessions.cpp)
-  // ---------------------------------------------------------------------
+  // ---- sessions (sessions.cpp) ----------------------------------------------------------------
   std::optional<RefuseSession> refusal(const SessionRequested& request) const;
   void record_session(Node& node, const SessionRequested& request);
   void end_session(Node& node);

@@ -60,8 +60,7 @@ struct Recovered {
   std::vector<NodeRecord> nodes;
 };
 
-// ---- events
-// ----------------------------------------------------------------------------------------
+// ---- events -----------------------------------------------------------------------------------
 
 // A coordinator's Hello (rules 2 and 15).
 struct SessionRequested {
@@ -152,8 +151,7 @@ using Event =
     std::variant<SessionRequested, ConnectionClosed, Start, Prepare, Commit, Rollback, Release,
                  Forget, Recover, AskOutcome, Mark, Ran, Persisted, Refused, SpaceChanged, Tick>;
 
-// ---- effects
-// ---------------------------------------------------------------------------------------
+// ---- effects ----------------------------------------------------------------------------------
 
 struct AcceptSession {
   ConnectionId connection = 0;

@@ -99,8 +99,7 @@ void Branches::Impl::persist_node(Node& node, bool forced, bool purge) {
   emit(PersistNode{ticket, node.record, forced, purge});
 }
 
-// ---- the end of a session
-// --------------------------------------------------------------------------
+// ---- the end of a session ---------------------------------------------------------------------
 
 void Branches::Impl::on(ConnectionClosed event) {
   auto at = connections_.find(event.connection);
@@ -152,8 +151,7 @@ void Branches::Impl::drop_pending(Node& node) {
   node.pending.reset();
 }
 
-// ---- the beginning of one
-// --------------------------------------------------------------------------
+// ---- the beginning of one ---------------------------------------------------------------------
 
 // A pending session begins once its log and epoch are durable, and the older session's verbs have
 // ended or the fence is over (rule 15).

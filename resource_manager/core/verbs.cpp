@@ -11,8 +11,7 @@ constexpr std::string_view kBusy =
 
 }  // namespace
 
-// ---- who asks for what
-// -----------------------------------------------------------------------------
+// ---- who asks for what ------------------------------------------------------------------------
 
 // The session is checked when a verb runs, not when it arrives (rule 15).
 Node* Branches::Impl::session_of(const Requester& requester) {
@@ -59,8 +58,7 @@ std::optional<Branches::Impl::Target> Branches::Impl::known_target(const Request
   return found;
 }
 
-// ---- the verbs
-// -------------------------------------------------------------------------------------
+// ---- the verbs --------------------------------------------------------------------------------
 
 bool Branches::Impl::may_start(Node& node, const Start& start) {
   const NodeRecord& own = node.record;
@@ -224,8 +222,7 @@ void Branches::Impl::on(Forget event) {
   answer(event.requester, Xa::er_nota, "no branch ended heuristically here");
 }
 
-// ---- answers
-// ---------------------------------------------------------------------------------------
+// ---- answers ----------------------------------------------------------------------------------
 
 void Branches::Impl::answer(const Requester& requester, Xa code, std::string text) {
   emit(Answer{requester, code, {}, {}, std::move(text), false});
@@ -239,11 +236,11 @@ void Branches::Impl::wrong_state(const Requester& requester, std::string_view ve
 
 void Branches::Impl::answer_asked(Branch& branch, Xa code, std::string text, bool no_room,
                                   std::vector<Refusal> refusals) {
+  if (!branch.asked) return;
   if (is_rollback(code)) {
     ++counts_.voted_no;
     branch.results.clear();
   }
-  if (!branch.asked) return;
   const Requester requester = *branch.asked;
   branch.asked.reset();
   emit(Answer{requester, code, std::exchange(branch.results, {}), std::move(refusals),

@@ -1,0 +1,340 @@
+// Sessions, fencing and scans of the branch core (rules 2, 14 and 15), and its restart.
+#include "tests/resource_manager/core_harness.h"
+
+namespace twofold::resource_manager {
+namespace {
+
+using std::chrono::seconds;
+using testing::HasSubstr;
+
+const Xid kOne = make_xid(1);
+const Xid kTwo = make_xid(2);
+
+// ---- who may have a session -------------------------------------------------------------------
+
+TEST(Session, FirstContactIsMadeDurableBeforeItIsAccepted) {
+  Core core;
+  core.step(core.hello(1, 1));
+  ASSERT_EQ(summary(core.effects), "PersistNode");
+  EXPECT_TRUE(core.last<PersistNode>().forced);
+  EXPECT_EQ(core.last<PersistNode>().record, (NodeRecord{"n1", kLog, kEpoch, kNonce, {}}));
+  const std::uint64_t ticket = core.last<PersistNode>().ticket;
+  core.step(core.start(kOne, {}));
+  EXPECT_EQ(core.code(), Xa::er_proto);  // not accepted yet
+  EXPECT_EQ(summary(core.step(Persisted{ticket})), "AcceptSession");
+  EXPECT_EQ(core.last<AcceptSession>().connection, 1u);
+  EXPECT_EQ(summary(core.step(core.start(kOne, {}))), "Run");
+}
+
+TEST(Session, TheSameEpochNeedsNoRecord) {
+  Core core(Core::default_options(), {{}, {{"n1", kLog, kEpoch, kNonce, {}}}});
+  EXPECT_EQ(summary(core.step(core.hello(1, 1))), "AcceptSession");
+}
+
+TEST(Session, RefusesWhatIsStale) {
+  Core core(Core::default_options(), {{}, {{"n1", kLog, kEpoch, kNonce, {}}}});
+  auto refused = [&](SessionRequested hello, const std::string& word) {
+    core.step(std::move(hello));
+    EXPECT_EQ(summary(core.effects), "RefuseSession");
+    EXPECT_EQ(core.last<RefuseSession>().why, RefuseSession::Why::stale);
+    EXPECT_THAT(core.last<RefuseSession>().text, HasSubstr(word));
+  };
+  SessionRequested hello = core.hello(1, 1);
+  hello.epoch = kEpoch - 1;
+  refused(hello, "epoch 2 of node n1 is over");
+  hello = core.hello(1, 1);
+  hello.nonce = kNonce + 1;
+  refused(hello, "two coordinators");
+  EXPECT_EQ(summary(core.step(core.hello(1, 5))), "AcceptSession");
+  refused(core.hello(2, 5), "not newer than session 5");
+  refused(core.hello(2, 4), "not newer");
+  refused(core.hello(1, 9), "already");  // a second request on one connection
+  core.step(ConnectionClosed{1});
+  refused(core.hello(2, 5), "not newer");  // its number stays used up
+}
+
+TEST(Session, RefusesAnotherLogUnlessRebuilt) {
+  Core core(Core::default_options(), {{}, {{"n1", kLog, kEpoch, kNonce, {kEpoch, 8}}}});
+  SessionRequested hello = core.hello(1, 1);
+  hello.log_id = LogId{0xb2};
+  hello.epoch = 1;
+  core.step(hello);
+  EXPECT_EQ(summary(core.effects), "RefuseSession");
+  EXPECT_EQ(core.last<RefuseSession>().why, RefuseSession::Why::wrong_log);
+  EXPECT_THAT(core.last<RefuseSession>().text, HasSubstr("00000000000000a1"));
+  EXPECT_THAT(core.last<RefuseSession>().text, HasSubstr("00000000000000b2"));
+  EXPECT_THAT(core.last<RefuseSession>().text, HasSubstr("--rebuild"));
+  hello.rebuild = true;
+  core.step(hello);
+  ASSERT_EQ(summary(core.effects), "PersistNode");
+  EXPECT_EQ(core.last<PersistNode>().record, (NodeRecord{"n1", LogId{0xb2}, 1, kNonce, {}}));
+  core.step(Persisted{core.last<PersistNode>().ticket});
+  EXPECT_EQ(summary(core.effects), "AcceptSession");
+  EXPECT_EQ(summary(core.step(core.start(make_xid(1, "n1", LogId{0xb2}, 1), {}))), "Run");
+}
+
+TEST(Session, RefusesAHelloWithoutNodeOrLog) {
+  Core core;
+  for (const std::string& node : {std::string{}, std::string(33, 'x')}) {
+    core.step(core.hello(1, 1, node));
+    EXPECT_EQ(summary(core.effects), "RefuseSession");
+  }
+  SessionRequested hello = core.hello(1, 1);
+  hello.log_id = {};
+  EXPECT_EQ(summary(core.step(hello)), "RefuseSession");
+}
+
+TEST(Session, AHigherEpochKeepsTheMark) {
+  Core core(Core::default_options(), {{}, {{"n1", kLog, kEpoch, kNonce, {kEpoch, 8}}}});
+  SessionRequested hello = core.hello(1, 1);
+  hello.epoch = kEpoch + 1;
+  hello.nonce = 5;
+  core.step(hello);
+  EXPECT_EQ(core.last<PersistNode>().record, (NodeRecord{"n1", kLog, kEpoch + 1, 5, {kEpoch, 8}}));
+}
+
+TEST(Session, TheNewerOfTwoPendingWins) {
+  Core core;
+  core.step(core.hello(1, 1));
+  const std::uint64_t ticket = core.last<PersistNode>().ticket;
+  core.step(core.hello(2, 2));
+  ASSERT_EQ(summary(core.effects), "RefuseSession");
+  EXPECT_EQ(core.last<RefuseSession>().connection, 1u);
+  core.step(core.hello(3, 1));
+  EXPECT_EQ(core.last<RefuseSession>().connection, 3u);
+  EXPECT_EQ(summary(core.step(Persisted{ticket})), "AcceptSession");
+  EXPECT_EQ(core.last<AcceptSession>().connection, 2u);
+  EXPECT_FALSE(core.branches.next_deadline());
+}
+
+TEST(Session, APendingOneThatGoesAwayIsForgotten) {
+  Core core;
+  core.step(core.hello(1, 1));
+  const std::uint64_t ticket = core.last<PersistNode>().ticket;
+  EXPECT_EQ(summary(core.step(ConnectionClosed{1})), "");
+  EXPECT_EQ(summary(core.step(Persisted{ticket})), "");
+  EXPECT_FALSE(core.branches.next_deadline());
+  EXPECT_EQ(summary(core.step(core.hello(2, 2))), "AcceptSession");
+}
+
+TEST(Session, VerbsOfOtherConnectionsArePROTO) {
+  Core core;
+  core.open();
+  core.prepared(kOne, write_locks({"a"}));
+  core.open(2, 2);
+  for (const ConnectionId connection : {ConnectionId{1}, ConnectionId{99}}) {
+    core.connection = connection;
+    for (const Event& event :
+         {Event{core.start(kTwo, {})}, Event{core.prepare(kOne)}, Event{core.commit(kOne)},
+          Event{core.rollback(kOne)}, Event{core.release(kOne)}, Event{Forget{core.ask(), kOne}},
+          Event{Recover{core.ask()}}, Event{AskOutcome{core.ask(), kOne, 0}}}) {
+      EXPECT_EQ(summary(core.step(event)), "XAER_PROTO") << name(event);
+      EXPECT_THAT(core.last<Answer>().text, HasSubstr("session"));
+    }
+  }
+  core.connection = 2;
+  EXPECT_EQ(summary(core.step(core.commit(kOne))), "PersistCommit");
+}
+
+// ---- the end of a session ---------------------------------------------------------------------
+
+TEST(Session, ANewSessionFencesTheOld) {
+  Core core;
+  core.open();
+  core.step(core.ran(core.run(make_xid(1), write_locks({"a"}), Then::nothing)));  // active
+  core.step(core.ran(core.run(make_xid(2), read_locks({"b"})), false));           // read_only
+  core.step(core.failed(core.run(make_xid(3), write_locks({"c"}))));              // rollback_only
+  core.step(core.start(make_xid(4), write_locks({"a"})));                         // waiting
+  const BranchId kept = core.prepared(make_xid(5), write_locks({"e"}));
+  core.step(core.hello(2, 2));
+  EXPECT_EQ(summary(core.effects), "CloseConnection, Discard, Discard, Discard, AcceptSession");
+  EXPECT_EQ(core.last<CloseConnection>().connection, 1u);
+  EXPECT_EQ(core.branches.counts().branches, 1u);
+  EXPECT_EQ(core.branches.counts().waiting, 0u);
+  EXPECT_EQ(core.branches.counts().fenced, 4u);
+  EXPECT_EQ(core.branches.locks().keys(), 1u);
+  EXPECT_EQ(core.state(kept), BranchState::prepared);
+  EXPECT_EQ(summary(core.step(ConnectionClosed{1})), "");  // tells of the old one: no matter
+  core.connection = 2;
+  EXPECT_EQ(summary(core.step(Recover{core.ask()})), "listed=in-doubt");
+}
+
+TEST(Session, AnotherNodesWaiterRunsWhenAFencedBranchEnds) {
+  Core core;
+  core.open(1, 1, "n1");
+  core.open(2, 1, "n2");
+  core.step(core.ran(core.run(kOne, write_locks({"a"}), Then::nothing)));
+  core.step(core.start(kTwo, write_locks({"a"})));
+  core.connection = 2;
+  core.step(core.start(make_xid(1, "n2"), write_locks({"a"})));
+  core.step(ConnectionClosed{1});
+  EXPECT_EQ(summary(core.effects), "Discard, Run");  // not the waiter that ended in the same step
+  EXPECT_EQ(core.last<RunWork>().xid, make_xid(1, "n2"));
+}
+
+TEST(Session, AcceptsWhenTheOldVerbsHaveEnded) {
+  Core core;
+  core.open();
+  const BranchId running = core.run(kOne, write_locks({"a"}));
+  core.step(core.ran(core.run(kTwo, write_locks({"b"}))));
+  const std::uint64_t prepare = core.last<PersistPrepare>().ticket;
+  EXPECT_EQ(summary(core.step(core.hello(2, 2))), "CloseConnection");
+  EXPECT_EQ(core.branches.next_deadline(), core.now + seconds{2});
+  // A late prepare cannot slip past the new session's scan: what ran for the old one is thrown
+  // away.
+  EXPECT_EQ(summary(core.step(core.ran(running))), "XA_RBROLLBACK, Discard");
+  EXPECT_EQ(summary(core.step(Persisted{prepare})), "XA_OK, AcceptSession");
+  EXPECT_FALSE(core.branches.next_deadline());
+  core.connection = 2;
+  EXPECT_EQ(summary(core.step(Recover{core.ask()})), "listed=in-doubt");
+}
+
+TEST(Session, AcceptsAfterTheFenceAndListsTheRestBusy) {
+  Core core;
+  core.open();
+  const BranchId running = core.run(kOne, write_locks({"a"}));
+  core.step(core.hello(2, 2));
+  EXPECT_EQ(summary(core.tick(seconds{2})), "AcceptSession");
+  core.connection = 2;
+  EXPECT_EQ(summary(core.step(Recover{core.ask()})), "listed=busy");
+  EXPECT_EQ(summary(core.step(core.prepare(kOne))), "XA_RETRY");
+  EXPECT_EQ(summary(core.step(core.commit(kOne))), "XA_RETRY");
+  EXPECT_EQ(summary(core.step(core.rollback(kOne))), "XA_RETRY");
+  EXPECT_EQ(summary(core.step(core.release(kOne))), "XA_RETRY");
+  EXPECT_EQ(summary(core.step(core.start(kOne, {}))), "XAER_DUPID");
+  EXPECT_EQ(summary(core.step(AskOutcome{core.ask(), kOne, 0})), "evidence=busy");
+  core.step(core.ran(running));
+  EXPECT_EQ(summary(core.effects), "XA_RBROLLBACK, Discard");
+  EXPECT_EQ(summary(core.step(Recover{core.ask()})), "listed=none");
+  core.expect_empty();
+}
+
+TEST(Session, TheFenceWaitsForTheRecordToo) {
+  Core core;
+  core.open();
+  core.run(kOne, write_locks({"a"}));
+  SessionRequested hello = core.hello(2, 1);
+  hello.epoch = kEpoch + 1;
+  core.step(hello);
+  ASSERT_EQ(summary(core.effects), "CloseConnection, PersistNode");
+  const std::uint64_t ticket = core.last<PersistNode>().ticket;
+  EXPECT_EQ(summary(core.tick(seconds{2})), "");
+  EXPECT_FALSE(core.branches.next_deadline());  // nothing to wait for but the record
+  EXPECT_EQ(summary(core.step(Persisted{ticket})), "AcceptSession");
+}
+
+TEST(Session, ACommitUnderWayHoldsTheNextSessionBack) {
+  Core core;
+  core.open();
+  core.prepared(kOne, write_locks({"a"}));
+  core.step(core.commit(kOne));
+  const std::uint64_t ticket = core.last<PersistCommit>().ticket;
+  EXPECT_EQ(summary(core.step(core.hello(2, 2))), "CloseConnection");
+  EXPECT_EQ(summary(core.step(Persisted{ticket})), "XA_OK, AcceptSession");
+  core.expect_empty();
+}
+
+TEST(Session, ClosingAConnectionEndsItsUnvotedBranches) {
+  Core core;
+  core.open();
+  core.step(core.ran(core.run(make_xid(1), write_locks({"a"}), Then::nothing)));
+  core.step(core.ran(core.run(make_xid(2), read_locks({"b"})), false));
+  const BranchId running = core.run(make_xid(3), write_locks({"c"}));
+  core.step(core.ran(core.run(make_xid(4), write_locks({"d"}))));
+  const std::uint64_t full = core.last<PersistPrepare>().ticket;
+  core.step(core.ran(core.run(make_xid(5), write_locks({"e"}))));
+  const std::uint64_t durable = core.last<PersistPrepare>().ticket;
+  EXPECT_EQ(summary(core.step(ConnectionClosed{1})), "Discard, Discard");
+  core.step(core.ran(running));
+  EXPECT_TRUE(core.has<Discard>());
+  core.step(Refused{full});
+  EXPECT_TRUE(core.has<Discard>());
+  core.step(Persisted{durable});
+  EXPECT_EQ(core.branches.counts().branches, 1u);
+  EXPECT_EQ(core.branches.counts().prepared, 1u);
+  EXPECT_EQ(core.branches.locks().keys(), 1u);
+}
+
+TEST(Session, ABranchOfTheCurrentSessionIsInDoubtOnlyWhenPrepared) {
+  Core core;
+  core.open();
+  core.run(make_xid(1), write_locks({"a"}));
+  core.step(core.ran(core.run(make_xid(2), write_locks({"b"}))));
+  EXPECT_EQ(core.state(2), BranchState::preparing);
+  core.prepared(make_xid(3), write_locks({"c"}));
+  core.step(core.commit(make_xid(3)));
+  core.prepared(make_xid(4), write_locks({"d"}));
+  EXPECT_EQ(summary(core.step(Recover{core.ask()})), "listed=in-doubt");
+  EXPECT_EQ(core.last<AnswerRecover>().branches[0].xid, make_xid(4));
+}
+
+// ---- scans ------------------------------------------------------------------------------------
+
+TEST(Scan, ListsInBatchesByXid) {
+  Core core;
+  core.open();
+  for (const std::uint64_t i : {5u, 1u, 4u, 2u, 3u}) {
+    core.prepared(make_xid(i), write_locks({std::to_string(i)}));
+  }
+  core.now += seconds{7};
+  auto batch = [&](bool start) {
+    core.step(Recover{core.ask(), start, 2});
+    std::vector<Xid> xids;
+    for (const auto& branch : core.last<AnswerRecover>().branches) xids.push_back(branch.xid);
+    return xids;
+  };
+  using Xids = std::vector<Xid>;
+  EXPECT_EQ(batch(true), (Xids{make_xid(1), make_xid(2)}));
+  EXPECT_FALSE(core.last<AnswerRecover>().end);
+  EXPECT_EQ(core.last<AnswerRecover>().branches[0].age, seconds{7});
+  EXPECT_EQ(batch(true), (Xids{make_xid(1), make_xid(2)}));  // begins anew
+  core.step(core.rollback(make_xid(3)));                     // ends in the middle of the scan
+  EXPECT_EQ(batch(false), (Xids{make_xid(4), make_xid(5)}));
+  EXPECT_TRUE(core.last<AnswerRecover>().end);
+  core.step(Recover{core.ask(), false, 2});
+  EXPECT_EQ(core.code(), Xa::er_inval);  // not an empty, complete scan
+}
+
+TEST(Scan, BelongsToItsSession) {
+  Core core;
+  core.open();
+  core.prepared(make_xid(1), write_locks({"a"}));
+  core.prepared(make_xid(2), write_locks({"b"}));
+  core.step(Recover{core.ask(), true, 1});
+  core.open(2, 2);
+  core.connection = 2;
+  core.step(Recover{core.ask(), false, 1});
+  EXPECT_EQ(core.code(), Xa::er_inval);
+}
+
+TEST(Scan, ListsBranchesOfAnUnknownLogToo) {
+  PreparedBranch old{make_xid(1, "n1", LogId{0xee}), write_locks({"a"}), Time{}};
+  Core core(Core::default_options(), {{old}, {}});
+  core.open();
+  core.step(Recover{core.ask()});
+  ASSERT_EQ(summary(core.effects), "listed=in-doubt");
+  EXPECT_EQ(core.last<AnswerRecover>().branches[0].xid, old.xid);
+  EXPECT_EQ(summary(core.step(core.rollback(old.xid))), "XAER_NOTA");  // reported, never touched
+}
+
+// ---- restart ----------------------------------------------------------------------------------
+
+TEST(Restart, PreparedBranchesAreBackWithTheirLocks) {
+  const Time since = Time{} - seconds{30};
+  Recovered recovered{{{kOne, write_locks({"a"}), since}, {kTwo, read_locks({"b"}), since}},
+                      {{"n1", kLog, kEpoch, kNonce, {}}}};
+  Core core(Core::default_options(), recovered);
+  EXPECT_EQ(core.branches.counts().prepared, 2u);
+  EXPECT_EQ(core.branches.in_doubt(core.now)[0].age, seconds{30});
+  core.open(1, 1);
+  EXPECT_EQ(summary(core.step(core.start(make_xid(3), read_locks({"a"})))), "");
+  EXPECT_EQ(summary(core.step(core.start(make_xid(4), read_locks({"b"})))), "Run");
+  EXPECT_EQ(summary(core.step(AskOutcome{core.ask(), kOne, 0})), "evidence=prepared");
+  core.step(core.commit(kOne));
+  ASSERT_EQ(summary(core.effects), "PersistCommit, Run");
+  EXPECT_EQ(core.last<PersistCommit>().xid, kOne);
+  EXPECT_EQ(summary(core.step(core.rollback(kTwo))), "PersistRollback, XA_OK");
+}
+
+}  // namespace
+}  // namespace twofold::resource_manager
