@@ -304,9 +304,11 @@ void Connection::State::on_timer() {
     return watch();
   }
   if (now >= last_received + options.silence_max) {
-    // If this process itself stood still, what the peer sent meanwhile waits to be read.
+    // Not the peer's silence if this process itself stood still: then this comes late, or what the
+    // peer sent meanwhile waits to be read.
+    const bool late = now - timer.expiry() > options.silence_max / 2;
     SystemError ec;
-    if (socket.available(ec) == 0 || ec) {
+    if (!late && (socket.available(ec) == 0 || ec)) {
       return finish({Fault::timeout, "nothing was heard from " + peer + " for " +
                                          std::to_string(options.silence_max.count()) +
                                          " ms: it hangs, or the network does"});
