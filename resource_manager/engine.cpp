@@ -24,7 +24,10 @@ Engine::Engine(boost::asio::io_context& io, Options options, CrashPoint crash_po
   adapter_.attach(*this);
 }
 
-Engine::~Engine() = default;
+// Where starting up or a test ends without stop(): the adapter must not post to what is gone.
+Engine::~Engine() {
+  if (!stopped_) adapter_.stop();
+}
 
 void Engine::post(Event event) {
   enqueue(Item(std::move(event)));

@@ -1,4 +1,4 @@
-// What a person or a tool may ask a resource manager for, answered at once from what the engine
+// What a person or a tool may ask a resource manager for, answered from what the engine
 // knows: scan, locks, in doubt, stats. Works while no coordinator is there.
 #pragma once
 

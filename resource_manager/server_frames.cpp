@@ -53,7 +53,13 @@ void Server::on_request(Peer& peer, wire::Frame& frame) {
     return end(peer, wire::FAILURE_REQUEST,
                "message " + std::to_string(body) + " of Frame needs a request number");
   }
-  if (is_inspection(body)) return inspect(peer, frame);
+  if (is_inspection(body)) {
+    // Behind the events that came before it, so that it shows them.
+    return engine_.call([this, id = peer.id, question = std::move(frame)] {
+      Peer* asker = find(id);
+      if (asker != nullptr && asker->stage != Stage::ended) inspect(*asker, question);
+    });
+  }
   if (peer.stage != Stage::coordinator) {
     return send_failure(peer, frame.request(),
                         "branch verbs belong to a coordinator's session: submit to the "

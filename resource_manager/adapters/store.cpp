@@ -183,8 +183,11 @@ void Store::attach(Host& host) {
 }
 
 bool Store::stop() {
+  if (!group_commit_) return true;
   flush();
-  return group_commit_->drain();
+  const bool written = group_commit_->drain();
+  group_commit_.reset();  // its thread has ended: nothing is posted any more
+  return written;
 }
 
 Plan Store::plan(std::string_view work) const {
