@@ -112,13 +112,13 @@ void Engine::on(PersistNode&& effect) {
 }
 
 void Engine::on(AnswerFromEvidence&& effect) {
-  using Kind = wire::Evidence;
   if (effect.store_id != 0 && effect.store_id != adapter_.store_id()) {
-    return outlet_->answer(effect.requester, Kind::IMPOSSIBLE);
+    return outlet_->answer(effect.requester, wire::Evidence::IMPOSSIBLE);
   }
   const bool committed = adapter_.evidence(effect.xid) == Evidence::committed;
   if (!effect.rollback) {
-    return outlet_->answer(effect.requester, committed ? Kind::COMMITTED : Kind::NONE);
+    return outlet_->answer(effect.requester,
+                           committed ? wire::Evidence::COMMITTED : wire::Evidence::NONE);
   }
   Answer answer;
   answer.requester = effect.requester;
