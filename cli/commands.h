@@ -1,0 +1,17 @@
+// One function per command group: each adds its subcommands, whose callbacks leave the exit status
+// in `status`. 0: done. 1: something did not go as asked, and standard error says what to do. 2:
+// wrong usage.
+#pragma once
+
+#include <CLI/CLI.hpp>
+
+namespace twofold::cli {
+
+void add_demo(CLI::App& app, int& status);          // demo
+void add_system(CLI::App& app, int& status);        // up, down, kill, start
+void add_submit(CLI::App& app, int& status);        // submit
+void add_order(CLI::App& app, int& status);         // order
+void add_transactions(CLI::App& app, int& status);  // list, show
+void add_inspect(CLI::App& app, int& status);       // scan, in-doubt, locks, stats
+
+}  // namespace twofold::cli

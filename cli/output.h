@@ -1,0 +1,50 @@
+// What commands print: aligned tables for people, JSON for programs, errors for both.
+#pragma once
+
+#include <boost/json.hpp>
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "protocol/result.h"
+#include "protocol/wire.pb.h"
+
+namespace twofold::cli {
+
+namespace json = boost::json;
+
+// "twofold: …" on standard error. Returns the exit status 1.
+int fail(const Error& error);
+void note(const std::string& text);  // to standard error, for what is worth knowing but no result
+
+void print(std::string_view text);  // to standard output, as it is
+void print_line(std::string_view text);
+void print_json(const json::value& value);
+
+// Columns as wide as their widest cell; numbers (columns in `right`) to the right.
+class Table {
+ public:
+  explicit Table(std::vector<std::string> header, std::vector<bool> right = {});
+  void add(std::vector<std::string> row);
+  std::size_t rows() const { return rows_.size(); }
+  void print() const;
+
+ private:
+  std::vector<std::string> header_;
+  std::vector<bool> right_;
+  std::vector<std::vector<std::string>> rows_;
+};
+
+std::string grouped(std::int64_t number);                         // 1,234,567
+std::string plural(std::uint64_t count, std::string_view thing);  // "1 key", "1,234 keys"
+std::string age(std::uint64_t milliseconds);                      // "12 ms", "3.4 s", "5 min"
+std::string wall_time(std::int64_t microseconds);  // "2024-05-06 07:08:09.123456", local time
+std::size_t width(std::string_view utf8);          // in characters
+
+json::value to_json(const wire::Value& value);
+std::string to_text(const wire::Value& value);
+bool is_terminal(int descriptor);
+
+}  // namespace twofold::cli

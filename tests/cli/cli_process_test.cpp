@@ -1,0 +1,337 @@
+// The command as a person uses it: the real program against real processes.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <boost/json.hpp>
+#include <cstdio>
+#include <fstream>
+#include <sstream>
+
+#include "lab/cluster/cluster.h"
+#include "lab/workflows/generate.h"
+#include "tests/lab/order_model.h"
+
+namespace twofold {
+namespace {
+
+namespace json = boost::json;
+using namespace std::chrono_literals;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+struct Ran {
+  int status = -1;
+  std::string out;
+  std::string err;
+  json::value parsed() const {
+    boost::system::error_code failed;
+    auto value = json::parse(out, failed);
+    EXPECT_FALSE(failed) << out << err;
+    return value;
+  }
+};
+
+std::string read_file(const std::filesystem::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::stringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+std::map<std::string, std::int64_t> expected_totals(const lab::GeneratedOrders& shop) {
+  std::map<std::string, std::int64_t> totals{{"committed", 0},       {"refused_funds", 0},
+                                             {"refused_courier", 0}, {"refused_kitchen", 0},
+                                             {"refused_unknown", 0}, {"refused_duplicate", 0},
+                                             {"invalid", 0}};
+  lab::OrderModel model(shop.world);
+  for (const auto& line : shop.lines) {
+    const auto order = lab::parse_order(line);
+    const auto found = order ? model.run(*order) : lab::OrderClass::invalid;
+    const bool whole = found == lab::OrderClass::committed || found == lab::OrderClass::invalid;
+    ++totals[(whole ? "" : "refused_") + std::string(name(found))];
+  }
+  return totals;
+}
+
+std::map<std::string, std::int64_t> totals_in(const Ran& ran) {
+  std::map<std::string, std::int64_t> totals;
+  const auto value = ran.parsed();
+  if (!value.is_object()) return totals;
+  for (const auto& entry : value.get_object()) totals[entry.key()] = entry.value().as_int64();
+  return totals;
+}
+
+class CliTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::string name = testing::TempDir() + "cli-XXXXXX";
+    ASSERT_NE(::mkdtemp(name.data()), nullptr);
+    folder_ = std::filesystem::canonical(name);
+    data_ = folder_ / "data";
+  }
+  void TearDown() override {
+    if (up_ && !up_->wait_for_end(0ms)) {
+      up_->signal(SIGKILL);
+      up_->wait_for_end(10s);
+    }
+    if (up_) up_->reap();
+    if (auto cluster = lab::Cluster::open(data_, TWOFOLD_BIN_DIR)) {
+      for (const auto& member : cluster->names()) (void)cluster->kill(member);
+    }
+    if (HasFailure()) std::fprintf(stderr, "%s\n", read_file(up_log()).c_str());
+    std::filesystem::remove_all(folder_);
+  }
+
+  std::filesystem::path up_log() const { return folder_ / "up.out"; }
+
+  // Runs `twofold ARGUMENTS` in a shell; @ stands for --data DIR.
+  Ran run(std::string arguments, const std::string& input = "/dev/null") {
+    if (const auto at = arguments.find('@'); at != std::string::npos) {
+      arguments.replace(at, 1, "--data " + data_.string());
+    }
+    const auto err = folder_ / "err";
+    const std::string line = std::string(TWOFOLD_BIN_DIR "/twofold ") + arguments + " 2> " +
+                             err.string() + " < " + input;
+    Ran ran;
+    std::FILE* pipe = ::popen(line.c_str(), "r");
+    if (!pipe) return ran;
+    std::array<char, 4096> buffer;
+    while (const auto count = std::fread(buffer.data(), 1, buffer.size(), pipe)) {
+      ran.out.append(buffer.data(), count);
+    }
+    const int status = ::pclose(pipe);
+    ran.status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+    ran.err = read_file(err);
+    return ran;
+  }
+
+  void start_up() {
+    auto follower = lab::LogFollower::open(up_log());
+    ASSERT_TRUE(follower) << follower.error().message;
+    auto started =
+        lab::spawn(TWOFOLD_BIN_DIR "/twofold", {"up", "--data", data_.string()}, up_log());
+    ASSERT_TRUE(started) << started.error().message;
+    up_.emplace(std::move(*started));
+    ASSERT_TRUE(follower->wait_for_line("Stop it with", *up_, 60s)) << follower->text();
+  }
+
+  // Makes a shop's files and loads it.
+  void make_shop(std::size_t orders, std::uint64_t seed) {
+    shop_ = lab::generate_orders({seed, orders});
+    std::ofstream(folder_ / "world.json") << lab::to_json_text(shop_.world);
+    std::ofstream lines(folder_ / "orders.jsonl");
+    for (const auto& line : shop_.lines) lines << line << '\n';
+  }
+  std::string order_command(const std::string& more) const {
+    return "order " + (folder_ / "orders.jsonl").string() + " --world " +
+           (folder_ / "world.json").string() + " --json @ " + more;
+  }
+  static std::string run_id(const std::string& text) {
+    const auto begin = text.find("run ") + 4;
+    return text.substr(begin, text.find_first_of(" \n", begin) - begin);
+  }
+
+  std::filesystem::path folder_, data_;
+  std::optional<lab::Process> up_;
+  lab::GeneratedOrders shop_;
+};
+
+TEST_F(CliTest, EveryCommandExplainsItselfWithAnExample) {
+  EXPECT_EQ(run("--help").status, 0);
+  for (const char* command : {"up", "down", "kill", "start", "submit", "order", "scan", "list",
+                              "show", "in-doubt", "locks", "stats", "demo"}) {
+    const auto help = run(std::string(command) + " --help");
+    EXPECT_EQ(help.status, 0) << command;
+    EXPECT_THAT(help.out, HasSubstr("Example")) << command;
+    EXPECT_THAT(help.out, HasSubstr("--json")) << command;
+  }
+  EXPECT_EQ(run("no-such-command").status, 2);
+  EXPECT_EQ(run("").status, 2);
+}
+
+TEST_F(CliTest, ErrorsSayWhatToDo) {
+  const auto nowhere = run("list @");
+  EXPECT_EQ(nowhere.status, 1);
+  EXPECT_THAT(nowhere.err, HasSubstr("start one with: twofold up --data"));
+  EXPECT_THAT(run("scan payments").err, HasSubstr("--rm NAME=HOST:PORT"));
+  EXPECT_THAT(run("list").err, HasSubstr("--coordinator HOST:PORT"));
+  EXPECT_THAT(run("scan payments --rm nonsense").err, HasSubstr("NAME=HOST:PORT"));
+  const auto silent = run("submit /dev/null --coordinator 127.0.0.1:1 --give-up 1");
+  EXPECT_EQ(silent.status, 1);
+  EXPECT_THAT(silent.err, HasSubstr("127.0.0.1:1"));
+}
+
+TEST_F(CliTest, OrdersRunOnceAndAddUp) {
+  start_up();
+  make_shop(400, 11);
+  const auto expected = expected_totals(shop_);
+  const auto output = folder_ / "results.jsonl";
+  const auto first = run(order_command("--load --output " + output.string()));
+  ASSERT_EQ(first.status, 0) << first.err;
+  EXPECT_EQ(totals_in(first), expected);
+  EXPECT_EQ(run("in-doubt --json @").out, "[]\n");
+
+  // One result line for each line.
+  std::set<std::int64_t> lines;
+  std::ifstream results(output);
+  for (std::string line; std::getline(results, line);) {
+    lines.insert(json::parse(line).at("line").as_int64());
+  }
+  EXPECT_EQ(lines.size(), shop_.lines.size());
+
+  // Resumed, the same run reports the same; another run finds duplicates where the first committed.
+  const auto resumed = run(order_command("--run " + run_id(first.err)));
+  EXPECT_EQ(resumed.status, 0) << resumed.err;
+  EXPECT_EQ(totals_in(resumed), expected);
+  const auto second = totals_in(run(order_command("")));
+  EXPECT_EQ(second.at("committed"), 0);
+  EXPECT_EQ(second.at("refused_duplicate"),
+            expected.at("committed") + expected.at("refused_duplicate"));
+
+  const auto again = run(order_command("--load"));
+  EXPECT_EQ(again.status, 1);
+  EXPECT_THAT(again.err, HasSubstr("has data already"));
+  EXPECT_EQ(run(order_command("--load --run " + run_id(first.err))).status, 0);
+
+  const auto orders = run("scan orders --json @").parsed();
+  EXPECT_EQ(static_cast<std::int64_t>(orders.as_array().size()), expected.at("committed"));
+  EXPECT_THAT(run("scan orders --prefix order/o-1 @").out, HasSubstr("order/o-1"));
+}
+
+TEST_F(CliTest, AClientThatIsKilledIsResumed) {
+  start_up();
+  make_shop(1'500, 12);
+  const auto err = folder_ / "client.err";
+  auto follower = lab::LogFollower::open(err);
+  ASSERT_TRUE(follower) << follower.error().message;
+  // Results on standard output, so that the follower sees the first one come.
+  auto client = lab::spawn(
+      TWOFOLD_BIN_DIR "/twofold",
+      {"order", (folder_ / "orders.jsonl").string(), "--world", (folder_ / "world.json").string(),
+       "--load", "--data", data_.string(), "--concurrency", "4", "--output", "-"},
+      err);
+  ASSERT_TRUE(client) << client.error().message;
+  ASSERT_TRUE(follower->wait_for_line("{\"line\":", *client, 60s)) << follower->text();
+  client->signal(SIGKILL);
+  ASSERT_TRUE(client->wait_for_end(10s));
+  ASSERT_EQ(client->reap(), "SIGKILL");
+  const auto resumed = run(order_command("--load --run " + run_id(follower->text())));
+  EXPECT_EQ(resumed.status, 0) << resumed.err;
+  EXPECT_EQ(totals_in(resumed), expected_totals(shop_));
+}
+
+TEST_F(CliTest, SubmitReportsEachLine) {
+  start_up();
+  const auto input = folder_ / "lines";
+  std::ofstream(input)
+      << R"({"request_id":"put","branches":[)"
+      << R"({"rm":"payments","work":[{"op":"put","key":"a","value":5}]}]})"
+      << "\n\nnot json\n"
+      << R"({"branches":[{"rm":"nobody","work":[{"op":"put","key":"a","value":5}]}]})"
+      << "\n";
+  const auto ran = run("submit - --concurrency 1 --json --output - @", input.string());
+  EXPECT_EQ(ran.status, 0) << ran.err;
+  std::map<std::int64_t, json::object> results;
+  json::object summary;
+  std::istringstream lines(ran.out);
+  for (std::string line; std::getline(lines, line);) {
+    auto object = json::parse(line).as_object();
+    if (object.contains("line")) {
+      results[object.at("line").as_int64()] = object;
+    } else {
+      summary = object;
+    }
+  }
+  ASSERT_EQ(results.size(), 3U) << ran.out;
+  EXPECT_EQ(results[1].at("outcome"), "committed");
+  EXPECT_EQ(results[1].at("request_id"), "put");
+  EXPECT_EQ(results[3].at("outcome"), "invalid");
+  EXPECT_THAT(std::string(results[3].at("reason").as_string()), HasSubstr("not valid JSON"));
+  EXPECT_EQ(results[4].at("outcome"), "invalid");
+  EXPECT_EQ(summary.at("committed"), 1);
+  EXPECT_EQ(summary.at("invalid"), 2);
+
+  std::ofstream(input) << R"({"branches":[{"rm":"payments","work":[)"
+                          R"({"op":"add","key":"a","by":-6,"min":0}]}]})";
+  const auto refused = run("submit " + input.string() + " @");
+  EXPECT_EQ(refused.status, 0) << refused.err;
+  EXPECT_THAT(refused.err, HasSubstr("refused"));
+
+  const auto shown = run("show put --json @");
+  EXPECT_EQ(shown.status, 0) << shown.err;
+  EXPECT_EQ(shown.parsed().at("outcome"), "committed");
+  EXPECT_THAT(run("show put @").out, HasSubstr("payments"));
+  EXPECT_THAT(run("list --all @").out, HasSubstr("put"));
+  EXPECT_EQ(run("show no-such-request @").status, 1);
+  EXPECT_EQ(run("list --json @").parsed(), json::array());
+  EXPECT_EQ(run("locks payments --json @").parsed(), json::array());
+  const auto stats = run("stats --json @").parsed();
+  EXPECT_EQ(stats.as_object().size(), 5U);
+  EXPECT_THAT(run("stats payments @").out, HasSubstr("committed"));
+}
+
+TEST_F(CliTest, UpTellsOfDeathsAndStarts) {
+  start_up();
+  auto follower = lab::LogFollower::open(up_log());
+  ASSERT_TRUE(follower) << follower.error().message;
+  const auto killed = run("kill payments @");
+  EXPECT_EQ(killed.status, 0) << killed.err;
+  EXPECT_THAT(killed.out, HasSubstr("twofold start payments"));
+  EXPECT_EQ(follower->wait_for_line("payments died", *up_, 20s),
+            " (SIGKILL); start it again with: twofold start payments --data " + data_.string());
+  EXPECT_EQ(run("kill payments @").status, 1);
+  EXPECT_EQ(run("in-doubt @").status, 1);
+  EXPECT_EQ(run("in-doubt orders @").status, 0);
+  EXPECT_EQ(run("start payments @").status, 0);
+  ASSERT_TRUE(follower->wait_for_line("payments runs again", *up_, 20s));
+  EXPECT_EQ(run("start payments @").status, 1);
+  EXPECT_EQ(run("in-doubt @").status, 0);
+
+  // With the coordinator down the participants still answer.
+  EXPECT_EQ(run("kill coordinator @").status, 0);
+  EXPECT_EQ(run("scan payments @").status, 0);
+  EXPECT_EQ(run("locks payments @").status, 0);
+  EXPECT_EQ(run("in-doubt @").status, 0);
+  EXPECT_EQ(run("list @").status, 1);
+  EXPECT_EQ(run("start coordinator @").status, 0);
+  EXPECT_EQ(run("list @").status, 0);
+
+  const auto down = run("down @");
+  EXPECT_EQ(down.status, 0) << down.err;
+  ASSERT_TRUE(up_->wait_for_end(20s));
+  EXPECT_EQ(up_->reap(), "exit status 0");
+  EXPECT_TRUE(lab::read_cluster_state(data_)->running().empty());
+  EXPECT_THAT(run("down @").out, HasSubstr("nothing runs"));
+}
+
+TEST_F(CliTest, LeftoversAreToldAndStopped) {
+  start_up();
+  EXPECT_THAT(run("up @").err, HasSubstr("is already up"));
+  up_->signal(SIGKILL);
+  ASSERT_TRUE(up_->wait_for_end(10s));
+  up_->reap();
+  const auto again = run("up @");
+  EXPECT_EQ(again.status, 1);
+  EXPECT_THAT(again.err, HasSubstr("still has processes of an earlier run"));
+  EXPECT_THAT(again.err, HasSubstr("twofold down --data"));
+  EXPECT_EQ(run("down @").status, 0);
+  EXPECT_TRUE(lab::read_cluster_state(data_)->running().empty());
+  start_up();  // with the same ports and data
+  EXPECT_EQ(run("down @").status, 0);
+}
+
+TEST_F(CliTest, TheDemoAddsUp) {
+  const auto demo = run("demo --json --orders 400 --data " + (folder_ / "demo").string());
+  ASSERT_EQ(demo.status, 0) << demo.out << demo.err;
+  const auto result = demo.parsed();
+  EXPECT_TRUE(result.at("adds_up").as_bool());
+  EXPECT_GT(result.at("in_doubt_after_crash").to_number<int>(), 0);
+  EXPECT_TRUE(lab::read_cluster_state(folder_ / "demo")->running().empty());
+}
+
+}  // namespace
+}  // namespace twofold

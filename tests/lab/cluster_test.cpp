@@ -1,0 +1,190 @@
+#include "lab/cluster/cluster.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <set>
+
+#include "lab/cluster/state.h"
+
+namespace twofold::lab {
+namespace {
+
+using namespace std::chrono_literals;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+class ClusterTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::string name = testing::TempDir() + "cluster-XXXXXX";
+    ASSERT_NE(::mkdtemp(name.data()), nullptr);
+    folder_ = std::filesystem::canonical(name);
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  ClusterOptions options() const {
+    ClusterOptions options;
+    options.directory = folder_;
+    options.programs = TWOFOLD_BIN_DIR;
+    options.kill_at_end = true;
+    return options;
+  }
+  // One coordinator and one participant: quick to start.
+  ClusterOptions small() {
+    const auto file = folder_ / "given.toml";
+    std::ofstream(file) << "[coordinator]\nlisten = \"127.0.0.1:0\"\n\n"
+                           "[[resource_manager]]\nname = \"payments\"\naddress = \"127.0.0.1:0\"\n";
+    auto made = options();
+    made.configuration = file;
+    return made;
+  }
+  Result<Cluster> make(const ClusterOptions& options) { return Cluster::create(options); }
+
+  std::filesystem::path folder_;
+};
+
+TEST_F(ClusterTest, LaysOutADirectory) {
+  auto cluster = make(options());
+  ASSERT_TRUE(cluster) << cluster.error().message;
+  EXPECT_THAT(cluster->names(),
+              ElementsAre("coordinator", "orders", "payments", "dispatch", "kitchen"));
+  EXPECT_TRUE(std::filesystem::exists(folder_ / "coordinator" / "log"));
+  std::set<std::string> addresses;
+  for (const auto& member : cluster->state()->members) {
+    EXPECT_FALSE(is_alive(member.process));
+    EXPECT_FALSE(member.address.ends_with(":0")) << member.address;
+    addresses.insert(member.address);
+  }
+  EXPECT_EQ(addresses.size(), 5U);
+
+  // The ports stay when it is opened again, and the paths are relative: the directory may move.
+  auto again = Cluster::create(options());
+  ASSERT_TRUE(again) << again.error().message;
+  EXPECT_EQ(again->state()->members, cluster->state()->members);
+  std::ifstream file(folder_ / "twofold.toml");
+  const std::string text(std::istreambuf_iterator<char>(file), {});
+  EXPECT_THAT(text, testing::Not(HasSubstr(folder_.string())));
+}
+
+TEST_F(ClusterTest, BasePortNumbersThemAll) {
+  auto made = options();
+  made.base_port = 17'400;
+  auto cluster = make(made);
+  ASSERT_TRUE(cluster) << cluster.error().message;
+  EXPECT_EQ(cluster->address("coordinator")->port, 17'400);
+  EXPECT_EQ(cluster->address("kitchen")->port, 17'404);
+  made.base_port = 65'534;
+  EXPECT_THAT(Cluster::create(made).error().message, HasSubstr("--base-port"));
+}
+
+TEST_F(ClusterTest, AMissingLogIsNotMadeAnew) {
+  ASSERT_TRUE(make(options()));
+  std::filesystem::remove_all(folder_ / "coordinator" / "log");
+  const auto again = Cluster::create(options());
+  ASSERT_FALSE(again);
+  EXPECT_THAT(again.error().message, HasSubstr("is missing"));
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "coordinator" / "log"));
+}
+
+TEST_F(ClusterTest, OpenWantsWhatUpHasMade) {
+  const auto opened = Cluster::open(folder_);
+  ASSERT_FALSE(opened);
+  EXPECT_THAT(opened.error().message, HasSubstr("twofold up --data"));
+  std::ofstream(folder_ / "cluster.json") << "{}";
+  EXPECT_EQ(Cluster::open(folder_).error().fault, Fault::damaged);
+}
+
+TEST_F(ClusterTest, StartsKillsAndStartsAgain) {
+  auto cluster = make(small());
+  ASSERT_TRUE(cluster) << cluster.error().message;
+  const auto started = cluster->start_all();
+  ASSERT_TRUE(started) << started.error().message;
+  EXPECT_TRUE(cluster->is_running("payments"));
+  EXPECT_TRUE(cluster->is_running("coordinator"));
+  EXPECT_THAT(cluster->start("payments").error().message, HasSubstr("already running"));
+  EXPECT_THAT(cluster->start("nobody").error().message, HasSubstr("coordinator, payments"));
+
+  const auto killed = cluster->kill("payments");
+  ASSERT_TRUE(killed) << killed.error().message;
+  EXPECT_FALSE(cluster->is_running("payments"));
+  EXPECT_TRUE(cluster->wait_for_end("payments", 0ms));
+  EXPECT_THAT(cluster->kill("payments").error().message, HasSubstr("does not run"));
+  const auto address = cluster->address("payments");
+  const auto restarted = cluster->start("payments");
+  ASSERT_TRUE(restarted) << restarted.error().message;
+  EXPECT_EQ(cluster->address("payments"), address);
+  EXPECT_NE(cluster->state()->find("payments")->process, *killed);
+
+  EXPECT_THAT(cluster->stop_all(), ElementsAre());  // nobody had to be killed
+  EXPECT_TRUE(cluster->state()->running().empty());
+}
+
+TEST_F(ClusterTest, AProcessThatCannotStartLeavesItsLastWords) {
+  auto cluster = make(small());
+  ASSERT_TRUE(cluster) << cluster.error().message;
+  StartOptions wrong;
+  wrong.arguments = {"--no-such-option"};
+  const auto started = cluster->start("payments", wrong);
+  ASSERT_FALSE(started);
+  EXPECT_EQ(started.error().fault, Fault::closed);
+  EXPECT_THAT(started.error().message, HasSubstr("no-such-option"));
+  EXPECT_FALSE(cluster->is_running("payments"));
+}
+
+TEST_F(ClusterTest, ClaimIsForOneAtATime) {
+  auto cluster = make(small());
+  ASSERT_TRUE(cluster) << cluster.error().message;
+  ASSERT_TRUE(cluster->claim());
+  const auto again = Cluster::create(small());
+  ASSERT_FALSE(again);
+  EXPECT_THAT(again.error().message, HasSubstr("pid " + std::to_string(::getpid())));
+  EXPECT_THAT(again.error().message, HasSubstr("twofold down --data"));
+}
+
+TEST_F(ClusterTest, LeftoversOfAnUpThatWasKilledAreNamed) {
+  auto cluster = make(small());
+  ASSERT_TRUE(cluster) << cluster.error().message;
+  ASSERT_TRUE(cluster->start("payments"));
+  // The up that watched it is a process that has ended.
+  auto state = *cluster->state();
+  state.up = {::getpid(), 1};
+  ASSERT_TRUE(write_cluster_state(folder_, state));
+  const auto pid = state.find("payments")->process.pid;
+  const auto again = Cluster::create(small());
+  ASSERT_FALSE(again);
+  EXPECT_THAT(again.error().message, HasSubstr("payments (pid " + std::to_string(pid) + ")"));
+  EXPECT_THAT(again.error().message, HasSubstr("is gone"));
+  auto opened = Cluster::open(folder_, TWOFOLD_BIN_DIR);
+  ASSERT_TRUE(opened) << opened.error().message;
+  opened->stop_all();
+  EXPECT_TRUE(Cluster::create(small()));
+}
+
+TEST_F(ClusterTest, AReusedPidIsNeverKilled) {
+  auto cluster = make(small());
+  ASSERT_TRUE(cluster) << cluster.error().message;
+  auto state = *cluster->state();
+  const_cast<Member*>(state.find("payments"))->process = {::getpid(), 1};  // somebody else's: ours
+  ASSERT_TRUE(write_cluster_state(folder_, state));
+  EXPECT_FALSE(cluster->is_running("payments"));
+  EXPECT_EQ(cluster->kill("payments").error().fault, Fault::not_found);
+  EXPECT_TRUE(cluster->stop_all().empty());
+}
+
+TEST(FreePorts, AreDistinctAndOutsideTheOutgoingRange) {
+  const auto ports = free_ports(20);
+  ASSERT_TRUE(ports) << ports.error().message;
+  EXPECT_EQ(std::set<std::uint16_t>(ports->begin(), ports->end()).size(), 20U);
+  std::ifstream range("/proc/sys/net/ipv4/ip_local_port_range");
+  std::uint16_t low = 0;
+  ASSERT_TRUE(range >> low);
+  for (const auto port : *ports) EXPECT_LT(port, std::max<std::uint16_t>(low, 32'768));
+}
+
+}  // namespace
+}  // namespace twofold::lab
