@@ -55,12 +55,12 @@ TEST_F(ConnectionTest, LargeFramesPassBothWaysAtOnce) {
   near.connection->set_peer_limit(16u << 20);
   far.connection->set_peer_limit(16u << 20);
   for (std::uint64_t i = 1; i <= 8; ++i) {
-    ASSERT_TRUE(near.connection->send(numbered(i, 3u << 20)));
-    ASSERT_TRUE(far.connection->send(numbered(i, 3u << 20)));
+    ASSERT_TRUE(near.connection->send(numbered(i, 1u << 20)));
+    ASSERT_TRUE(far.connection->send(numbered(i, 1u << 20)));
   }
   net.run_until([&] { return far.frames.size() == 8 && near.frames.size() == 8; });
   for (std::uint64_t i = 1; i <= 8; ++i) {
-    EXPECT_EQ(far.frames[i - 1].SerializeAsString(), numbered(i, 3u << 20).SerializeAsString());
+    EXPECT_EQ(far.frames[i - 1].SerializeAsString(), numbered(i, 1u << 20).SerializeAsString());
   }
 }
 
