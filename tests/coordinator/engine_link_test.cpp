@@ -1,0 +1,264 @@
+// Links that break, resource managers that refuse or talk nonsense, and recovery after a restart.
+
+#include "tests/coordinator/engine_fixture.h"
+
+namespace twofold::test {
+namespace {
+
+using Act = FakeParticipant;
+
+// One of a statistic's texts.
+std::string text_of(const wire::Frame& stats, const std::string& name) {
+  for (const auto& text : stats.stats_answer().texts()) {
+    if (text.name() == name) return text.value();
+  }
+  return "(not there)";
+}
+std::int64_t number_of(const wire::Frame& stats, const std::string& name) {
+  for (const auto& number : stats.stats_answer().numbers()) {
+    if (number.name() == name) return number.value();
+  }
+  return -1;
+}
+wire::Frame stats() {
+  wire::Frame frame;
+  frame.mutable_stats();
+  return frame;
+}
+
+class EngineLinkTest : public EngineTest {
+ protected:
+  // A branch of the epoch that `orders` has seen last, in doubt unless somebody rolls it back.
+  wire::Xid orphan(std::uint64_t sequence) {
+    const wire::Hello& hello = orders.hello();
+    Gtrid gtrid{{hello.log_id()}, hello.epoch(), hello.nonce(), sequence, hello.node()};
+    wire::Xid out;
+    to_wire({kFormatId, gtrid.encode(), Bqual{0, "orders"}.encode()}, out);
+    return out;
+  }
+  void until_stats(TestClient& client, const std::function<bool(const wire::Frame&)>& good) {
+    for (int i = 0; i < 1'000; ++i) {
+      if (good(call(client, stats()))) return;
+    }
+    FAIL() << "the statistics do not say so";
+  }
+};
+
+TEST_F(EngineLinkTest, a_link_lost_before_the_vote_aborts) {
+  payments.script(wire::Frame::kStart, Act::lose_the_link());
+  start_and_link();
+  TestClient client;
+  connect(client);
+  const Outcome told = outcome(client, submission("r1"));
+  EXPECT_EQ(told.verdict, Verdict::aborted);
+  EXPECT_EQ(told.reason, Reason::lost);
+  until([&] { return orders.prepared.empty() && orders.count("rollback") == 1; });
+  // It comes back by itself, in a later session.
+  until([&] { return payments.connected(); });
+  EXPECT_GE(payments.hello().session(), 2u);
+}
+
+TEST_F(EngineLinkTest, a_commit_whose_link_is_lost_is_sent_again) {
+  payments.script(wire::Frame::kCommit, Act::lose_the_link());
+  start_and_link();
+  TestClient client;
+  connect(client);
+  wire::Frame frame = submission("r1");
+  frame.mutable_submit()->set_reply_at(wire::REPLY_AT_END);
+  const Outcome told = outcome(client, frame);
+  EXPECT_EQ(told.verdict, Verdict::committed);
+  EXPECT_TRUE(told.ended);
+  EXPECT_EQ(payments.committed.size(), 1u);
+}
+
+TEST_F(EngineLinkTest, a_resource_manager_that_is_down_refuses_new_work_until_it_is_back) {
+  payments.stop();
+  start();
+  until([&] { return orders.count("recover") > 0; });
+  TestClient client;
+  connect(client);
+  const Outcome told = outcome(client, submission("r1"));
+  EXPECT_EQ(told.reason, Reason::unavailable);
+  EXPECT_NE(told.detail.find("payments"), std::string::npos) << told.detail;
+  EXPECT_EQ(orders.count("start"), 0u);
+  payments.start();
+  until([&] { return payments.count("recover") > 0; });
+  EXPECT_EQ(outcome(client, submission("r1")).verdict, Verdict::committed);
+}
+
+TEST_F(EngineLinkTest, what_was_decided_before_a_crash_is_finished_after_it) {
+  for (FakeParticipant* rm : {&orders, &payments}) rm->script(wire::Frame::kCommit, Act::hang());
+  start_and_link();
+  TestClient client;
+  connect(client);
+  EXPECT_EQ(outcome(client, submission("r1")).verdict, Verdict::committed);
+  until([&] { return orders.hanging() == 1 && payments.hanging() == 1; });
+  restart();
+  until([&] { return orders.committed.size() == 1 && payments.committed.size() == 1; });
+  TestClient again;
+  connect(again);
+  const Outcome told = outcome(again, question("r1", wire::REPLY_AT_END));
+  EXPECT_EQ(told.verdict, Verdict::committed);
+  EXPECT_TRUE(told.ended);
+}
+
+TEST_F(EngineLinkTest, what_was_not_decided_before_a_crash_is_rolled_back_after_it) {
+  payments.script(wire::Frame::kStart, Act::hang());
+  start_and_link();
+  TestClient client;
+  connect(client);
+  client.send(submission("r1"));
+  until([&] { return orders.prepared.size() == 1 && payments.hanging() == 1; });
+  restart();
+  until([&] { return orders.prepared.empty(); });
+  EXPECT_EQ(orders.count("rollback"), 1u);
+  TestClient again;
+  connect(again);
+  EXPECT_EQ(outcome(again, question("r1")).verdict, Verdict::not_found);
+}
+
+TEST_F(EngineLinkTest, an_intent_whose_answer_is_lost_is_settled_by_evidence) {
+  orders.script(wire::Frame::kStart, [](FakeParticipant& self, const wire::Frame& request) {
+    self.committed.insert(to_text(from_wire(request.start().xid()).value()));
+    self.disconnect();  // it has committed, and nobody hears of it
+  });
+  start_and_link();
+  TestClient client;
+  connect(client);
+  EXPECT_EQ(outcome(client, submission("r1", {"orders"})).verdict, Verdict::committed);
+  EXPECT_EQ(orders.count("ask"), 1u);
+  EXPECT_EQ(orders.last(wire::Frame::kAskOutcome).ask_outcome().store_id(), 4711u);
+}
+
+TEST_F(EngineLinkTest, sessions_rise_and_carry_the_identity_of_the_log) {
+  start_and_link();
+  const wire::Hello first = orders.hello();
+  EXPECT_EQ(first.role(), wire::ROLE_COORDINATOR);
+  EXPECT_EQ(first.node(), "main");
+  EXPECT_EQ(first.expects(), "orders");
+  EXPECT_EQ(first.epoch(), 1u);
+  orders.disconnect();
+  until([&] { return orders.connected(); });
+  EXPECT_GT(orders.hello().session(), first.session());
+  EXPECT_EQ(orders.hello().nonce(), first.nonce());
+  restart();
+  until([&] { return orders.connected() && orders.hello().epoch() == 2; });
+  EXPECT_EQ(orders.hello().log_id(), first.log_id());
+  EXPECT_NE(orders.hello().nonce(), first.nonce());
+}
+
+TEST_F(EngineLinkTest, a_refused_session_is_shown_with_its_reason_and_asked_for_again) {
+  orders.refuse_hello = {wire::FAILURE_STALE, "epoch 9 of this log has been seen, yours is 1"};
+  options.reconnect_max_ms = 50;
+  start();
+  TestClient client;
+  connect(client);
+  until_stats(client, [](const wire::Frame& told) {
+    return text_of(told, "orders.link").find("refused: ") == 0 &&
+           text_of(told, "orders.link").find("epoch 9") != std::string::npos;
+  });
+  orders.refuse_hello = {};
+  until([&] { return orders.count("recover") > 0; });
+}
+
+TEST_F(EngineLinkTest, the_wrong_resource_manager_at_an_address_is_not_used) {
+  FakeParticipant kitchen{io, "kitchen"};
+  payments_address = to_text(kitchen.address());
+  start();
+  TestClient client;
+  connect(client);
+  until_stats(client, [](const wire::Frame& told) {
+    return text_of(told, "payments.link").find("is the resource manager kitchen") !=
+           std::string::npos;
+  });
+  EXPECT_EQ(outcome(client, submission("r1")).reason, Reason::unavailable);
+  EXPECT_TRUE(kitchen.calls().empty());
+  crash();
+}
+
+TEST_F(EngineLinkTest, a_long_list_comes_in_batches_and_orphans_are_rolled_back) {
+  start_and_link();
+  crash();
+  constexpr std::uint64_t kOrphans = 25;
+  for (std::uint64_t i = 1; i <= kOrphans; ++i) {
+    const wire::Xid xid = orphan(i);
+    orders.prepared[to_text(from_wire(xid).value())] = xid;
+  }
+  orders.batch_max = 10;
+  const std::size_t batches = orders.count("recover");
+  start();
+  until([&] { return orders.prepared.empty(); });
+  EXPECT_EQ(orders.count("rollback"), kOrphans);
+  EXPECT_GE(orders.count("recover") - batches, 3u);
+}
+
+TEST_F(EngineLinkTest, an_unreadable_entry_makes_a_scan_incomplete_and_hides_nothing) {
+  options.scan_period_ms = 20;
+  // A commit that was lost on the way: only a complete scan that lacks the branch may settle it.
+  orders.script(wire::Frame::kCommit, Act::code(Xa::er_nota));
+  orders.listed_too.emplace_back().mutable_xid()->set_gtrid(std::string(200, 'g'));
+  start_and_link();
+  TestClient client;
+  connect(client);
+  EXPECT_EQ(outcome(client, submission("r1")).verdict, Verdict::committed);
+  const std::size_t before = orders.count("recover");
+  until([&] { return orders.count("recover") > before + 3; });
+  EXPECT_EQ(orders.count("ask"), 0u) << "no evidence is asked for after a scan that failed";
+  orders.listed_too.clear();
+  const Outcome told = outcome(client, question("r1", wire::REPLY_AT_END));
+  EXPECT_TRUE(told.ended);
+  EXPECT_EQ(told.verdict, Verdict::committed);
+}
+
+TEST_F(EngineLinkTest, a_scan_that_fails_is_repeated) {
+  orders.script(wire::Frame::kRecover, Act::fail("not now"));
+  start();
+  until([&] { return orders.count("recover") >= 2; });
+}
+
+TEST_F(EngineLinkTest, nonsense_from_a_resource_manager_ends_its_session_only) {
+  options.reconnect_max_ms = 100;
+  start_and_link();
+  const std::uint64_t session = orders.hello().session();
+  wire::Frame nonsense;
+  nonsense.set_request(987'654);
+  nonsense.mutable_branch_answer();
+  orders.send(nonsense);
+  until([&] { return orders.connected() && orders.hello().session() > session; });
+  wire::Frame foreign;
+  foreign.mutable_list();
+  payments.send(foreign);
+  until([&] { return payments.connected() && payments.hello().session() > 1; });
+  TestClient client;
+  connect(client);
+  until_stats(client, [](const wire::Frame& told) {
+    return text_of(told, "orders.link").find("up") == 0 &&
+           text_of(told, "payments.link").find("up") == 0;
+  });
+  EXPECT_EQ(outcome(client, submission("r1")).verdict, Verdict::committed);
+}
+
+TEST_F(EngineLinkTest, statistics_count_messages_and_forced_writes) {
+  start_and_link();
+  TestClient client;
+  connect(client);
+  wire::Frame frame = submission("r1");
+  frame.mutable_submit()->set_reply_at(wire::REPLY_AT_END);
+  EXPECT_EQ(outcome(client, frame).verdict, Verdict::committed);
+  const wire::Frame told = call(client, stats());
+  EXPECT_EQ(number_of(told, "committed"), 1);
+  // Start, vote, Commit and its answer, twice.
+  EXPECT_EQ(number_of(told, "branch_messages"), 8);
+  EXPECT_EQ(text_of(told, "messages_per_transaction"), "8.00");
+  EXPECT_GE(number_of(told, "log_forced_writes"), 1);
+  EXPECT_EQ(number_of(told, "requests_open"), 0);
+  EXPECT_EQ(text_of(told, "node"), "main");
+  bool seen = false;
+  for (const auto& histogram : told.stats_answer().histograms()) {
+    seen = seen || (histogram.name() == "orders.vote_us" && histogram.count() == 1);
+  }
+  EXPECT_TRUE(seen);
+}
+
+}  // namespace
+}  // namespace twofold::test
