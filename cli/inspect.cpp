@@ -14,7 +14,7 @@
 namespace twofold::cli {
 namespace {
 
-constexpr std::chrono::seconds kAnswerMax{10};
+constexpr std::chrono::seconds kInspectAnswerMax{10};
 constexpr std::size_t kKeysShown = 4;
 
 struct InspectOptions {
@@ -25,7 +25,7 @@ struct InspectOptions {
 };
 
 Result<wire::Frame> ask(const Named& rm, wire::Frame request) {
-  auto answer = client::call_once(rm.address, std::move(request), kAnswerMax, rm.name);
+  auto answer = client::call_once(rm.address, std::move(request), kInspectAnswerMax, rm.name);
   if (!answer) return Error{answer.error().fault, rm.name + ": " + answer.error().message};
   return answer;
 }
@@ -246,7 +246,7 @@ int stats(const InspectOptions& options) {
     request.mutable_stats();
     // The coordinator's own name is its node's, so it is not asked to confirm it.
     auto answer = server.name == lab::kCoordinator
-                      ? client::call_once(server.address, std::move(request), kAnswerMax)
+                      ? client::call_once(server.address, std::move(request), kInspectAnswerMax)
                       : ask(server, std::move(request));
     if (!answer) {
       status = fail(answer.error());

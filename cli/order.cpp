@@ -21,7 +21,7 @@ struct OrderOptions : SessionOptions {
   bool force = false;
 };
 
-class Tally {
+class OrderTally {
  public:
   void count(OrderClass order_class) { ++counts_[static_cast<std::size_t>(order_class)]; }
   std::uint64_t of(OrderClass order_class) const {
@@ -110,7 +110,7 @@ Result<void> load(const OrderOptions& options, Session& session, const lab::Worl
   return {};
 }
 
-void print_summary(const Tally& tally, const SessionResult& result, bool as_json) {
+void print_summary(const OrderTally& tally, const SessionResult& result, bool as_json) {
   if (as_json) {
     json::object whole;
     for (const auto& row : kRows) whole[row.key] = tally.of(row.order_class);
@@ -132,7 +132,7 @@ Told told(const lab::LineResult& line, OrderClass order_class) {
 }
 
 // What the summary has no row for.
-int tell_others(const Tally& tally) {
+int tell_others(const OrderTally& tally) {
   const auto refused = tally.of(OrderClass::other);
   const auto aborted = tally.of(OrderClass::aborted);
   if (refused > 0) {
@@ -166,7 +166,7 @@ int order(const OrderOptions& options) {
   if (options.load) {
     if (auto done = load(options, session, *world); !done) return fail(done.error());
   }
-  Tally tally;
+  OrderTally tally;
   auto result = session.run_file(
       [](std::string_view line) -> Result<client::Transaction> {
         auto parsed = lab::parse_order(line);

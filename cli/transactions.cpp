@@ -44,7 +44,7 @@ std::string branches_text(const wire::TransactionView& view) {
   return text;
 }
 
-json::object to_json(const wire::TransactionView& view) {
+json::object view_json(const wire::TransactionView& view) {
   const auto outcome = from_wire(view.outcome());
   json::array branches, phases;
   for (const auto& branch : view.branches()) {
@@ -80,7 +80,7 @@ int list(const ListOptions& options) {
               {false, false, false, false, true});
   for (const auto& view : answer->list_answer().transactions()) {
     if (options.json) {
-      whole.push_back(to_json(view));
+      whole.push_back(view_json(view));
     } else {
       table.add({gtrid_text(view.gtrid()), view.request_id(), view.phase(),
                  outcome_text(from_wire(view.outcome())), age(view.age_ms()), branches_text(view)});
@@ -164,7 +164,7 @@ int show(const ListOptions& options) {
   }
   const auto& view = answer->show_answer().transaction();
   if (options.json) {
-    print_json(to_json(view));
+    print_json(view_json(view));
   } else {
     print_view(view);
   }

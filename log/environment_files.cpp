@@ -15,6 +15,8 @@
 #include <fstream>
 #include <utility>
 
+#include "log/lmdb_layout.h"
+
 namespace twofold::lmdb {
 namespace {
 
@@ -23,7 +25,6 @@ namespace fs = std::filesystem;
 constexpr std::uint32_t kMagic = 0xBEEFC0DE;  // LMDB's on-disk format, version 1, since 2011
 constexpr std::uint32_t kDataVersion = 1;
 constexpr std::uint16_t kMetaFlag = 0x08;
-constexpr std::size_t kPageHeaderBytes = 16;
 constexpr std::size_t kMetaBytes = 136;
 constexpr std::uint64_t kReaderTableBytes = 8192;  // LMDB's default of 126 readers
 
@@ -46,13 +47,6 @@ Error io_error(const std::string& what, int code) {
   const bool no_room = code == ENOSPC || code == EDQUOT || code == EFBIG;
   return {no_room ? Fault::full : Fault::io,
           what + ": " + words(code) + (no_room ? "; make room on that file system" : "")};
-}
-
-template <class T>
-T load(const char* bytes) {
-  T value;
-  std::memcpy(&value, bytes, sizeof(value));
-  return value;
 }
 
 std::string read_small_file(const fs::path& file) {

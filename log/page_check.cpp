@@ -3,30 +3,22 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstring>
 #include <optional>
 #include <string_view>
 #include <vector>
 
 #include "log/environment_files.h"
+#include "log/lmdb_layout.h"
 
 namespace twofold::lmdb {
 namespace {
 
 enum PageFlag : std::uint16_t { kBranch = 0x01, kLeaf = 0x02, kOverflow = 0x04 };
 enum NodeFlag : std::uint16_t { kBigData = 0x01, kSubData = 0x02, kDupData = 0x04 };
-constexpr std::size_t kPageHeaderBytes = 16;
 constexpr std::size_t kNodeHeaderBytes = 8;
 constexpr std::size_t kTreeBytes = 48;  // a table's descriptor in the main tree
 constexpr std::size_t kRootInTree = 40;
 constexpr int kDepthMax = 32;  // LMDB's cursors have as many levels
-
-template <class T>
-T load(const char* bytes) {
-  T value;
-  std::memcpy(&value, bytes, sizeof(value));
-  return value;
-}
 
 struct Page {
   std::vector<char> bytes;

@@ -29,11 +29,6 @@ constexpr std::size_t kFailureTextMax = 4096;
 constexpr std::chrono::seconds kLingerMax{1};  // for a Failure to be taken
 constexpr std::chrono::seconds kFlushMax{1};
 
-enum class Phase : std::uint8_t {
-  open,
-  failing,  // a Failure is on its way out; whatever comes in is thrown away
-  closed,
-};
 enum class Written : std::uint8_t { all, blocked, broken };
 
 bool would_block(const SystemError& ec) {
@@ -80,6 +75,11 @@ std::string unknown_message_text(const wire::Frame& frame, std::string_view payl
 }  // namespace
 
 struct Connection::State {
+  enum class Phase : std::uint8_t {
+    open,
+    failing,  // a Failure is on its way out; whatever comes in is thrown away
+    closed,
+  };
   State(asio::ip::tcp::socket taken, ConnectionOptions chosen)
       : socket(std::move(taken)),
         timer(socket.get_executor()),
@@ -377,8 +377,8 @@ void Connection::start(Handlers handlers) {
   State& state = *state_;
   TWOFOLD_CHECK(!state.handlers && !state.told);
   state.handlers = std::make_shared<Handlers>(std::move(handlers));
-  if (state.phase == Phase::closed) return state.schedule_tell();
-  if (state.phase == Phase::open) state.begin();
+  if (state.phase == State::Phase::closed) return state.schedule_tell();
+  if (state.phase == State::Phase::open) state.begin();
 }
 
 void Connection::replace_handlers(Handlers handlers) {
@@ -386,7 +386,7 @@ void Connection::replace_handlers(Handlers handlers) {
   if (state.told) return;
   state.handlers = std::make_shared<Handlers>(std::move(handlers));
   if (!std::exchange(state.held, false)) return;
-  if (state.phase == Phase::closed) return state.schedule_tell();
+  if (state.phase == State::Phase::closed) return state.schedule_tell();
   asio::post(state.socket.get_executor(), [&state, keep = shared_from_this()] {
     state.dispatch();
     state.read();
@@ -403,7 +403,7 @@ void Connection::set_peer_limit(std::size_t frame_bytes_max) {
 
 bool Connection::send(const wire::Frame& frame) {
   State& state = *state_;
-  if (state.phase != Phase::open) return false;
+  if (state.phase != State::Phase::open) return false;
   const std::size_t bytes = frame.ByteSizeLong();
   if (bytes > state.peer_limit) return false;
   if (state.write_broken) return true;  // lost like anything under way; on_closed is about to come
@@ -422,7 +422,7 @@ bool Connection::send(const wire::Frame& frame) {
 void Connection::flush_blocking() {
   State& state = *state_;
   const auto end = Clock::now() + kFlushMax;
-  while (state.phase != Phase::closed && state.write() == Written::blocked) {
+  while (state.phase != State::Phase::closed && state.write() == Written::blocked) {
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(end - Clock::now());
     if (left.count() <= 0) return;
     pollfd writable{state.socket.native_handle(), POLLOUT, 0};
@@ -432,8 +432,8 @@ void Connection::flush_blocking() {
 
 void Connection::fail(wire::FailureCode code, const std::string& text) {
   State& state = *state_;
-  if (state.phase != Phase::open) return;
-  state.phase = Phase::failing;
+  if (state.phase != State::Phase::open) return;
+  state.phase = State::Phase::failing;
   state.reason = {fault_of(code), state.peer + ": " + text};
   state.linger_end = Clock::now() + kLingerMax;
   wire::Frame failure;
@@ -448,13 +448,13 @@ void Connection::fail(wire::FailureCode code, const std::string& text) {
 
 void Connection::close(const Error& why) {
   State& state = *state_;
-  if (state.phase != Phase::open) return;
+  if (state.phase != State::Phase::open) return;
   state.write();
   state.finish(why);
 }
 
 bool Connection::is_open() const {
-  return state_->phase == Phase::open;
+  return state_->phase == State::Phase::open;
 }
 std::string Connection::peer() const {
   return state_->peer;

@@ -22,16 +22,16 @@ namespace {
 
 constexpr std::size_t kLinesAhead = 1'000;
 
-struct Line {
-  std::uint64_t number = 0;
-  std::string text;
-};
-
 }  // namespace
 
 // Shared by the reading thread and the event loop. The thread may outlive the reader, blocked in a
 // read of standard input: it holds its own reference and touches `io` only while not stopped.
 struct LineReader::State {
+  struct Line {
+    std::uint64_t number = 0;
+    std::string text;
+  };
+
   explicit State(boost::asio::io_context& context) : io(context) {}
 
   boost::asio::io_context& io;
