@@ -45,21 +45,21 @@ struct PendingSession {
   bool fence_over = false;
 };
 
+// What was listed at a scan's start, and how much of it has been told.
+struct OpenScan {
+  std::vector<Xid> xids;
+  std::size_t told = 0;
+};
+
 struct Node {
   NodeRecord record;            // as last handed to the adapter; log_id 0: never seen
   std::uint64_t counter = 0;    // of the newest session of record.epoch that was asked for
   ConnectionId connection = 0;  // the current session's; 0: there is none
   std::optional<PendingSession> pending;
-  std::uint64_t ticket = 0;    // of the forced record that is not durable yet; 0: none
-  std::size_t busy = 0;        // branches that are
-  std::list<Branch> branches;  // oldest first
-
-  // An open scan of the current session: what was listed at its start, and how much has been told.
-  struct Scan {
-    std::vector<Xid> xids;
-    std::size_t told = 0;
-  };
-  std::optional<Scan> scan;
+  std::uint64_t ticket = 0;      // of the forced record that is not durable yet; 0: none
+  std::size_t busy = 0;          // branches that are
+  std::list<Branch> branches;    // oldest first
+  std::optional<OpenScan> scan;  // of the current session
 };
 
 // Whose answer a persist effect's ticket brings. Branch tickets name their branch, so no table is

@@ -432,8 +432,7 @@ void Branches::Impl::end(Branch& branch) {
 // and a branch that was granted its locks and ended in one step does not run.
 void Branches::Impl::run_ready() {
   for (const BranchId id : ready_) {
-    Branch* branch = find(id);
-    if (branch && branch->state == BranchState::waiting) run(*branch);
+    if (Branch* branch = find(id)) run(*branch);  // not if it ended in this very step
   }
   ready_.clear();
 }

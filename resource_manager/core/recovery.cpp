@@ -34,7 +34,7 @@ void Branches::Impl::on(Recover event) {
     return answer(event.requester, Xa::er_inval,
                   "no scan is open in this session: begin one with start");
   }
-  Node::Scan& scan = *node->scan;
+  OpenScan& scan = *node->scan;
   AnswerRecover told{event.requester, {}, false};
   const std::uint32_t batch = std::clamp(event.batch, 1u, kBatchMax);
   for (; scan.told < scan.xids.size() && told.branches.size() < batch; ++scan.told) {
