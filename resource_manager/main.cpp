@@ -91,6 +91,9 @@ class Shutdown {
  private:
   void begin() {
     spdlog::info("shutting down");
+    signals_.async_wait([this](const boost::system::error_code& error, int) {
+      if (!error) io_.stop();  // a second one: at once
+    });
     server_.stop_accepting();
     if (!engine_.stop()) {
       spdlog::warn(

@@ -243,12 +243,13 @@ void Store::persist(PersistPrepare effect) {
     host_->post(Refused{effect.ticket});
     return;
   }
-  promised_ += prepared.promised;
+  Pending pending;
+  pending.promised = row.size();  // until it is part of what is used
+  promised_ += prepared.promised + pending.promised;
   std::string key = prepared_key(effect.xid);
   Write write;
   write.mutations.push_back(put_row(kPrepared, key, std::move(row)));
   TWOFOLD_CHECK(prepared_.emplace(key, std::move(prepared)).second);
-  Pending pending;
   pending.prepare = std::move(key);
   submit(effect.ticket, std::move(pending), std::move(write));
 }
@@ -263,10 +264,12 @@ void Store::persist(PersistCommit effect) {
   WriteSet writes;
   if (effect.one_phase) {
     writes = take_writes(effect.branch);
-    if (!room_for(bytes_of(writes))) {
+    pending.promised = bytes_of(writes);
+    if (!room_for(pending.promised)) {
       host_->post(Refused{effect.ticket});
       return;
     }
+    promised_ += pending.promised;
   } else {
     auto node = prepared_.extract(prepared_key(effect.xid));
     TWOFOLD_CHECK(!node.empty());
