@@ -54,7 +54,8 @@ constexpr const char* kFooter = R"(Examples:
   twofold-coordinator --log main.log --node main --listen 127.0.0.1:7400 \
     --rm orders=127.0.0.1:7401 --rm payments=127.0.0.1:7402
 
-SIGTERM ends it in order: what is under way ends or is told unknown. A second one ends it at once.)";
+SIGTERM ends it in order: what is under way ends or is told unknown. A second one ends it
+at once.)";
 
 // NAME=HOST:PORT
 Result<ResourceManagerConfiguration> parse_rm(const std::string& text) {

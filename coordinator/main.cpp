@@ -1,5 +1,7 @@
 // twofold-coordinator: decides; keeps decisions in LMDB; drives resource managers over TCP.
 
+#include <sys/resource.h>
+
 #include <boost/asio/signal_set.hpp>
 #include <csignal>
 #include <cstdlib>
@@ -42,8 +44,17 @@ class Signals {
   bool ending_ = false;
 };
 
+// connections_max promises more than the usual soft limit of open files.
+void allow_many_connections() {
+  rlimit files{};
+  if (getrlimit(RLIMIT_NOFILE, &files) != 0 || files.rlim_cur == files.rlim_max) return;
+  files.rlim_cur = files.rlim_max;
+  if (setrlimit(RLIMIT_NOFILE, &files) != 0) spdlog::warn("cannot raise the limit of open files");
+}
+
 void serve(CommandLine command_line) {
   set_up_logging("twofold-coordinator", command_line.log_level);
+  allow_many_connections();
   EngineOptions options;
   options.rebuild = command_line.rebuild;
   if (!command_line.crash_at.empty()) {
