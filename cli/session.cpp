@@ -220,10 +220,11 @@ class Session::Impl {
     if (output.wanted()) {
       output.write(result_line(result, told));
     } else if (told.outcome != "committed" && ++failed_ <= kExamplesMax && !options_.json) {
-      progress.notice(
-          "line " + std::to_string(result.line) + ": " + std::string(told.outcome) + " (" +
-          std::string(told.result_class) + "): " + lab::reason_text(result.outcome) +
-          (failed_ == kExamplesMax ? "\n(further ones are not shown: see --output)" : ""));
+      const auto reason = lab::reason_text(result.outcome);
+      const auto why = reason.empty() ? std::string(told.result_class) : reason;
+      progress.notice("line " + std::to_string(result.line) + ": " + std::string(told.outcome) +
+                      ": " + why +
+                      (failed_ == kExamplesMax ? "\n(further ones: see --output)" : ""));
     }
   }
 

@@ -117,7 +117,7 @@ TEST_F(ClusterTest, StartsKillsAndStartsAgain) {
   const auto address = cluster->address("payments");
   const auto restarted = cluster->start("payments");
   ASSERT_TRUE(restarted) << restarted.error().message;
-  EXPECT_EQ(cluster->address("payments"), address);
+  EXPECT_EQ(cluster->address("payments")->port, address->port);
   EXPECT_NE(cluster->state()->find("payments")->process, *killed);
 
   EXPECT_THAT(cluster->stop_all(), ElementsAre());  // nobody had to be killed

@@ -62,7 +62,7 @@ TEST(TransactionLine, SaysWhatIsWrongAndWhere) {
   const std::pair<const char*, const char*> faults[] = {
       {"", "not valid JSON"},
       {"not json", "not valid JSON"},
-      {"[]", "not an object"},
+      {"[]", "the line is JSON, but not an object"},
       {"{}", "\"branches\" is missing"},
       {R"({"branches":[]})", "branches: is a list with at least one branch"},
       {R"({"branches":7})", "branches: is a list"},
