@@ -76,8 +76,7 @@ std::optional<TransactionView> Coordinator::show_request(std::string_view reques
   return impl_->show_request(request_id);
 }
 
-// ---- steps
-// -----------------------------------------------------------------------------------------
+// ---- steps --------------------------------------------------------------------------------------
 
 void Coordinator::Impl::step(Event& event, Time now, std::vector<Effect>& effects) {
   TWOFOLD_CHECK(effects_ == nullptr);
@@ -164,8 +163,7 @@ void Coordinator::Impl::alarm_oldest() {
         "): no resource manager can purge what is newer; `twofold show` tells what it waits for");
 }
 
-// ---- shared
-// ----------------------------------------------------------------------------------------
+// ---- shared -------------------------------------------------------------------------------------
 
 std::uint64_t Coordinator::Impl::persist(LogRecord record, bool forced, bool refusable,
                                          Pending pending) {

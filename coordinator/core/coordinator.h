@@ -28,10 +28,10 @@ struct Options {
   Duration timeout_max = std::chrono::minutes{10};
   Duration scan_period = std::chrono::seconds{5};
   Duration mark_period = std::chrono::milliseconds{500};
-  Duration mark_alarm =
-      std::chrono::minutes{5};  // a transaction that holds the mark back (rule 18)
-  Duration retry_first =
-      std::chrono::milliseconds{50};  // pause before a verb is sent again; doubles
+  // How long a transaction may hold the mark back before it is alarmed (rule 18).
+  Duration mark_alarm = std::chrono::minutes{5};
+  // The pause before a verb is sent again; doubles up to retry_max.
+  Duration retry_first = std::chrono::milliseconds{50};
   Duration retry_max = std::chrono::seconds{2};
   bool read_only_votes = true;
   bool one_phase = true;
@@ -62,9 +62,8 @@ enum class BranchState : std::uint8_t {
   read_only,  // voted XA_RDONLY
   refused,    // voted no
   ending,     // Commit, Rollback or Release sent
-  unsure,  // it could not be sent, its answer is lost, or said XAER_NOTA or XA_RETRY: a scan will
-           // tell
-  asking,  // a complete scan lacks it: its evidence is asked for (rule 16)
+  unsure,     // not sent, answer lost, XAER_NOTA or XA_RETRY: a scan or a retry will tell
+  asking,     // a complete scan lacks it: its evidence is asked for (rule 16)
   done,
 };
 std::string_view name(BranchState state);
@@ -82,8 +81,8 @@ struct TransactionView {
   Phase phase = Phase::ended;
   Outcome outcome;
   std::vector<BranchView> branches;
-  std::vector<std::pair<Phase, Time>>
-      phases;  // in order of entry; empty for what an earlier epoch did
+  // In order of entry; empty for what an earlier epoch did.
+  std::vector<std::pair<Phase, Time>> phases;
   Time started;
 };
 
@@ -111,8 +110,8 @@ class Coordinator {
   TxnId floor() const;      // the highest id ever purged
   Counts counts() const;
 
-  std::vector<TransactionView> list(bool with_ended,
-                                    std::size_t entries_max) const;  // oldest first
+  // Oldest first.
+  std::vector<TransactionView> list(bool with_ended, std::size_t entries_max) const;
   std::optional<TransactionView> show_gtrid(std::string_view gtrid) const;
   std::optional<TransactionView> show_request(std::string_view request_id) const;
 

@@ -4,8 +4,8 @@
 // event to Coordinator::step and carries out the returned effects in their order. It owes the core
 // only this:
 //   - effects to one resource manager leave in the order given, on its current session;
-//   - no answer of an earlier session is handed in after LinkDown, and LinkDown comes before the
-//   next LinkUp;
+//   - no answer of an earlier session is handed in after LinkDown, which comes before the next
+//   LinkUp;
 //   - Persist effects reach the log in the order given, each answered by one Durable or Refused.
 // It owes no ordering between the log and the network: an effect that must wait for the disk is
 // emitted only by the step of its Durable event.
@@ -42,8 +42,7 @@ struct BranchKey {
   auto operator<=>(const BranchKey&) const = default;
 };
 
-// ---- events
-// ----------------------------------------------------------------------------------------
+// ---- events -------------------------------------------------------------------------------------
 
 struct SubmittedBranch {
   std::string rm;
@@ -95,9 +94,10 @@ struct Acknowledged {
 struct Durable {
   std::uint64_t ticket = 0;
 };
+// Certainly not written (rule 23).
 struct Refused {
   std::uint64_t ticket = 0;
-};  // certainly not written (rule 23)
+};
 struct ListedBranch {
   Xid xid;
   bool busy = false;
@@ -131,19 +131,20 @@ struct LinkDown {
   RmId rm = 0;
 };
 struct SpaceChanged {
-  bool room = true;
-};               // false: the log is 80 % full, or was full when last tried
-struct Tick {};  // next_deadline() has come
+  bool room = true;  // false: the log is 80 % full, or was full when last tried
+};
+// next_deadline() has come.
+struct Tick {};
+// First aborts what can be; final tells the rest unknown (rule 25).
 struct Shutdown {
   bool final = false;
-};  // first aborts what can be; final tells the rest unknown (25)
+};
 
 using Event =
     std::variant<Submit, WorkDone, Voted, Acknowledged, Durable, Refused, InDoubtListed,
                  OutcomeTold, OutcomeAsked, LinkUp, LinkDown, SpaceChanged, Tick, Shutdown>;
 
-// ---- effects
-// ---------------------------------------------------------------------------------------
+// ---- effects ------------------------------------------------------------------------------------
 
 enum class Then : std::uint8_t { nothing, prepare, commit_one_phase };
 
@@ -173,11 +174,12 @@ struct Persist {  // answered by Durable or Refused
   bool forced = true;
   bool refusable = true;
 };
+// Answered by Acknowledged, as the next three.
 struct Commit {
   RmId rm = 0;
   BranchKey branch;
   Xid xid;
-};  // answered by Acknowledged, as the next three
+};
 struct Rollback {
   RmId rm = 0;
   BranchKey branch;
@@ -193,10 +195,12 @@ struct Forget {
   BranchKey branch;
   Xid xid;
 };
+// Answered by InDoubtListed.
 struct ListInDoubt {
   RmId rm = 0;
-};                   // answered by InDoubtListed
-struct AskOutcome {  // answered by OutcomeTold
+};
+// Answered by OutcomeTold.
+struct AskOutcome {
   RmId rm = 0;
   BranchKey branch;
   Xid xid;
@@ -210,9 +214,10 @@ struct Reply {
   Requester requester;
   Outcome outcome;
 };
+// A person must look.
 struct Alarm {
   std::string text;
-};  // a person must look
+};
 
 using Effect = std::variant<Start, Prepare, Persist, Commit, Rollback, Release, Forget, ListInDoubt,
                             AskOutcome, SendMark, Reply, Alarm>;

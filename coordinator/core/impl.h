@@ -129,15 +129,14 @@ class Coordinator::Impl {
 
   // phase_two.cpp
   void end_branch(Transaction& txn, Branch& branch, Verb verb);
-  void send(const Transaction& txn, const Branch& branch, Verb verb);
   void send(RmId rm, BranchKey key, Xid xid, Verb verb);
   void become_unsure(Transaction& txn, Branch& branch);
   void retry_later(Transaction& txn, Branch& branch);
   void branch_done(Transaction& txn, Branch& branch);
   void answered(Transaction& txn, Branch& branch, const Acknowledged& event);  // *
   void orphan_answered(const Acknowledged& event);
-  void end_heuristically(Transaction& txn, Branch& branch, Xa code,
-                         bool forget);  // its end waits for the log
+  // The branch's end waits for the log.
+  void end_heuristically(Transaction& txn, Branch& branch, Xa code, bool forget);
   void keep_heuristic(HeuristicRecord record, HeuristicWait wait);
   void heuristic_durable(std::uint64_t ticket);  // *
   void finish_if_done(Transaction& txn);         // *
@@ -154,6 +153,7 @@ class Coordinator::Impl {
   void lost_session(Transaction& txn, Branch& branch);  // *
   void want_scan(RmId rm);
   void scan(RmId rm);
+  std::optional<TxnId> lowest_listed(const InDoubtListed& event) const;
   void consult(RmId rm, const ListedBranch& listed, std::uint64_t scan, std::set<Xid>& alarmed);
   void consult_live(Transaction& txn, RmId rm, const ListedBranch& listed, std::uint64_t scan,
                     std::set<Xid>& alarmed);

@@ -8,8 +8,7 @@
 
 namespace twofold::coordinator {
 
-// ---- verbs
-// -----------------------------------------------------------------------------------------
+// ---- verbs --------------------------------------------------------------------------------------
 
 void Coordinator::Impl::send(RmId rm, BranchKey key, Xid xid, Verb verb) {
   switch (verb) {
@@ -55,8 +54,7 @@ void Coordinator::Impl::branch_done(Transaction& txn, Branch& branch) {
   branch.retry_at.reset();
 }
 
-// ---- answers
-// ---------------------------------------------------------------------------------------
+// ---- answers ------------------------------------------------------------------------------------
 
 void Coordinator::Impl::on(Acknowledged& event) {
   if (event.verb == Verb::forget) return;  // its branch was done before (heuristic_durable())
@@ -93,10 +91,9 @@ void Coordinator::Impl::answered(Transaction& txn, Branch& branch, const Acknowl
   }
   switch (event.code) {
     case Xa::er_nota: become_unsure(txn, branch); return want_scan(branch.rm);
-    case Xa::er_rmfail:  // its link will be lost, or the next scan tells; scans do not list
-                         // read-only ones
-      if (branch.verb == Verb::release) return retry_later(txn, branch);
-      return become_unsure(txn, branch);
+    case Xa::er_rmfail:  // its link will be lost, or the next scan tells
+      if (committing) return become_unsure(txn, branch);
+      return retry_later(txn, branch);  // scans do not list a branch that is not prepared
     case Xa::retry: return retry_later(txn, branch);
     default: break;
   }
@@ -120,8 +117,7 @@ void Coordinator::Impl::orphan_answered(const Acknowledged& event) {
                  {event.rm, {}, event.xid, true});
 }
 
-// ---- heuristics (rule 17)
-// --------------------------------------------------------------------------
+// ---- heuristics (rule 17) -----------------------------------------------------------------------
 
 // The branch is done when the record is durable; until then it counts as ending.
 void Coordinator::Impl::end_heuristically(Transaction& txn, Branch& branch, Xa code, bool forget) {
@@ -166,8 +162,7 @@ void Coordinator::Impl::heuristic_durable(std::uint64_t ticket) {
   finish_if_done(*txn);
 }
 
-// ---- the end
-// ---------------------------------------------------------------------------------------
+// ---- the end ------------------------------------------------------------------------------------
 
 void Coordinator::Impl::finish_if_done(Transaction& txn) {
   switch (txn.phase) {

@@ -9,8 +9,7 @@
 
 namespace twofold::coordinator {
 
-// ---- the initial state
-// -----------------------------------------------------------------------------
+// ---- the initial state --------------------------------------------------------------------------
 
 Coordinator::Impl::Impl(Options options, Epoch epoch, Recovered recovered, Time now)
     : options_(std::move(options)),
@@ -111,8 +110,7 @@ void Coordinator::Impl::resume_at_start() {
   }
 }
 
-// ---- links
-// -----------------------------------------------------------------------------------------
+// ---- links --------------------------------------------------------------------------------------
 
 // Always lists (rule 14): what was lost with the old session is settled by what the scan says.
 void Coordinator::Impl::on(LinkUp& event) {
@@ -136,6 +134,7 @@ void Coordinator::Impl::on(LinkDown& event) {
   rm.scan.reset();
   rm.scan_again = false;
   rm.mark_sent.reset();
+  clock_.lost(event.rm);
   std::vector<BranchKey> keys;  // a lost session may end its transaction
   for (const auto& [id, txn] : live_) {
     for (const Branch& branch : txn.branches) {
@@ -179,8 +178,7 @@ void Coordinator::Impl::lost_session(Transaction& txn, Branch& branch) {
   }
 }
 
-// ---- scans
-// -----------------------------------------------------------------------------------------
+// ---- scans --------------------------------------------------------------------------------------
 
 void Coordinator::Impl::scan(RmId id) {
   ResourceManager& rm = rms_[id];
@@ -214,9 +212,21 @@ void Coordinator::Impl::on(InDoubtListed& event) {
   rm.alarmed = std::move(alarmed);
   rm.scans_failed = 0;
   settle_unlisted(event.rm, number);
-  clock_.completed(event.rm, number);
+  clock_.completed(event.rm, number, lowest_listed(event));
   purge();
   if (rm.scan_again) scan(event.rm);
+}
+
+// Of those that the floor has not passed yet.
+std::optional<TxnId> Coordinator::Impl::lowest_listed(const InDoubtListed& event) const {
+  std::optional<TxnId> lowest;
+  for (const ListedBranch& listed : event.branches) {
+    const auto gtrid = Gtrid::decode(listed.xid.gtrid);
+    if (!gtrid || !own_log(*gtrid) || !recorded(*gtrid) || !issued(*gtrid)) continue;
+    const TxnId id = gtrid->txn_id();
+    if (id > outcomes_.floor() && (!lowest || id < *lowest)) lowest = id;
+  }
+  return lowest;
 }
 
 // A branch that a resource manager lists as in doubt: what is known of it is consulted in the order
@@ -226,21 +236,18 @@ void Coordinator::Impl::on(InDoubtListed& event) {
 // branch on it may have been committed, rolled back or asked to commit since. Nothing is undone by
 // that:
 //  - A transaction is in the live table from before its first Start until all its branches have
-//  finished,
-//    and a commit is in the kept outcomes from then on. A listed branch was prepared after its
-//    Start was sent, so whoever is in neither table has been aborted, or has been forgotten; and
-//    the floor tells those apart, because it passes an id only after a scan of this resource
-//    manager that began after the id had ended, and only one scan at a time is under way. So "not
-//    there" never hides a commit.
+//    finished, and a commit is in the kept outcomes from then on. A listed branch was prepared
+//    after its Start was sent, so whoever is in neither table has been aborted, or has been
+//    forgotten. The floor tells those apart: it passes an id only after a scan of this resource
+//    manager that began after the id had ended and did not list it, and only one scan at a time is
+//    under way. So "not there" never hides a commit.
 //  - An undecided transaction is left alone, however long it takes.
-//  - A verb sent to a branch that has ended meanwhile finds nothing there, which changes nothing: a
-//  branch
-//    is created by Start alone (rule 10), and xids are never used again.
+//  - A verb sent to a branch that has ended meanwhile finds nothing there, which changes nothing:
+//    Start alone creates a branch (rule 10), and xids are never used again.
 //  - A late prepare cannot slip in behind the list: a resource manager runs verbs of the current
-//  session
-//    only, and lists as busy what an older one still does (rule 15).
+//    session only, and lists as busy what an older one still does (rule 15).
 //  - What is *not* listed has ended only if the scan began after the verb was lost: scans are
-//  numbered.
+//    numbered.
 void Coordinator::Impl::consult(RmId rm, const ListedBranch& listed, std::uint64_t scan,
                                 std::set<Xid>& alarmed) {
   const Xid& xid = listed.xid;
@@ -338,6 +345,9 @@ void Coordinator::Impl::settle_unlisted(RmId rm, std::uint64_t scan) {
     TWOFOLD_CHECK(txn);
     if (branch->state != BranchState::unsure || branch->verb == Verb::release) continue;
     if (branch->since >= scan || branch->listed_by == scan) continue;
+    // Asked again soon: it answered in this session, so it may be there without being prepared, and
+    // such a branch is not listed.
+    if (branch->retry_at) continue;
     switch (txn->phase) {
       case Phase::resolving:
       case Phase::committing: ask_evidence(*txn, *branch); break;
@@ -357,8 +367,7 @@ void Coordinator::Impl::settle_unlisted(RmId rm, std::uint64_t scan) {
   }
 }
 
-// ---- evidence (rule 16)
-// ----------------------------------------------------------------------------
+// ---- evidence (rule 16) -------------------------------------------------------------------------
 
 void Coordinator::Impl::ask_evidence(Transaction& txn, Branch& branch) {
   branch.state = BranchState::asking;
@@ -395,8 +404,7 @@ void Coordinator::Impl::on(OutcomeTold& event) {
   }
 }
 
-// ---- whose is it (rule 2)
-// --------------------------------------------------------------------------
+// ---- whose is it (rule 2) -----------------------------------------------------------------------
 
 bool Coordinator::Impl::own_log(const Gtrid& gtrid) const {
   return gtrid.node == epoch_.node && gtrid.log_id == epoch_.log_id;

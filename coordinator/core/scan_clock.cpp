@@ -15,15 +15,22 @@ void ScanClock::ended(TxnId id) {
   }
 }
 
-void ScanClock::completed(RmId rm, std::uint64_t scan) {
+void ScanClock::completed(RmId rm, std::uint64_t scan, std::optional<TxnId> listed) {
+  listed_[rm] = listed;
+  scanned_[rm] = true;
   completed_[rm] = std::max(completed_[rm], scan);
   const std::uint64_t all = *std::min_element(completed_.begin(), completed_.end());
   while (!ends_.empty() && ends_.front().at < all) ends_.pop_front();
 }
 
 std::optional<TxnId> ScanClock::lowest_uncovered() const {
+  if (std::find(scanned_.begin(), scanned_.end(), false) != scanned_.end()) return TxnId{0, 0};
   std::optional<TxnId> lowest;
-  for (const Ends& ends : ends_) lowest = lowest ? std::min(*lowest, ends.lowest) : ends.lowest;
+  const auto at = [&lowest](TxnId id) { lowest = lowest ? std::min(*lowest, id) : id; };
+  for (const Ends& ends : ends_) at(ends.lowest);
+  for (const auto& listed : listed_) {
+    if (listed) at(*listed);
+  }
   return lowest;
 }
 

@@ -18,7 +18,10 @@ class ScanClock {
  public:
   // What an earlier epoch left counts as ended before the first scan: no id at all may be passed by
   // the floor until every resource manager has been scanned once (rule 6).
-  explicit ScanClock(std::size_t resource_managers) : completed_(resource_managers, 0) {
+  explicit ScanClock(std::size_t resource_managers)
+      : completed_(resource_managers, 0),
+        scanned_(resource_managers, false),
+        listed_(resource_managers) {
     ends_.push_back({0, TxnId{0, 0}});
   }
 
@@ -28,7 +31,13 @@ class ScanClock {
   std::uint64_t now() const { return now_; }
 
   void ended(TxnId id);
-  void completed(RmId rm, std::uint64_t scan);
+  // `listed`: the lowest of our ids that it named. What is listed has not ended there, whatever was
+  // decided: its rollback is still on the way.
+  void completed(RmId rm, std::uint64_t scan, std::optional<TxnId> listed);
+  // Its session is gone. Rollbacks are not forced, so a resource manager that crashed may list
+  // again what an earlier scan lacked: nothing is covered until a scan of the new session has said
+  // otherwise.
+  void lost(RmId rm) { scanned_[rm] = false; }
 
   // The lowest id that some resource manager has not answered a full scan for since it ended; none:
   // all ended ids are covered. The floor stays below it.
@@ -41,7 +50,9 @@ class ScanClock {
     TxnId lowest;      // of the ids that ended then
   };
   std::uint64_t now_ = 0;
-  std::vector<std::uint64_t> completed_;  // by RmId: the latest complete scan
+  std::vector<std::uint64_t> completed_;      // by RmId: the latest complete scan
+  std::vector<bool> scanned_;                 // by RmId: in its present session
+  std::vector<std::optional<TxnId>> listed_;  // by RmId: by that scan
   std::deque<Ends> ends_;  // uncovered, by time; one entry for each reading of the clock
 };
 

@@ -42,8 +42,7 @@ std::uint64_t payload_hash(const std::vector<SubmittedBranch>& branches) {
   return hash.value;
 }
 
-// ---- submissions
-// -----------------------------------------------------------------------------------
+// ---- submissions --------------------------------------------------------------------------------
 
 void Coordinator::Impl::on(Submit& event) {
   ++counts_.submitted;
@@ -165,8 +164,7 @@ void Coordinator::Impl::reject(Requester requester, Reason reason, std::string d
   reply(requester, told(Verdict::rejected, reason, std::move(detail)));
 }
 
-// ---- replies
-// ---------------------------------------------------------------------------------------
+// ---- replies ------------------------------------------------------------------------------------
 
 void Coordinator::Impl::reply(Requester requester, Outcome outcome) {
   emit(Reply{requester, std::move(outcome)});
@@ -214,8 +212,7 @@ Outcome Coordinator::Impl::outcome_of(TxnId id, const KeptOutcome& kept) const {
   return outcome;
 }
 
-// ---- outcomes
-// --------------------------------------------------------------------------------------
+// ---- outcomes -----------------------------------------------------------------------------------
 
 void Coordinator::Impl::on(OutcomeAsked& event) {
   if (event.request_id.empty()) return ask_gtrid(event);
@@ -287,8 +284,7 @@ void Coordinator::Impl::ask_request(const OutcomeAsked& event) {
                            "\" has neither committed nor been refused: it may be sent again"));
 }
 
-// ---- shutdown
-// --------------------------------------------------------------------------------------
+// ---- shutdown -----------------------------------------------------------------------------------
 
 // Rule 25.
 void Coordinator::Impl::on(Shutdown& event) {

@@ -31,8 +31,7 @@ bool business_refusal(Xa code, const std::vector<Refusal>& refusals) {
 
 }  // namespace
 
-// ---- work and votes
-// --------------------------------------------------------------------------------
+// ---- work and votes -----------------------------------------------------------------------------
 
 void Coordinator::Impl::start_branches(Transaction& txn) {
   if (txn.branches.size() == 1 && options_.one_phase) {  // rule 5: first the intent, then anything
@@ -161,8 +160,7 @@ void Coordinator::Impl::check_answers(Transaction& txn) {
   return wrote ? decide(txn) : only_read(txn);
 }
 
-// ---- decisions
-// -------------------------------------------------------------------------------------
+// ---- decisions ----------------------------------------------------------------------------------
 
 void Coordinator::Impl::leave_undecided(Transaction& txn) {
   deadlines_.erase({txn.deadline, txn.id});
@@ -293,8 +291,7 @@ void Coordinator::Impl::time_out(Transaction& txn) {
         "no answer from " + silent + " within " + std::to_string(waited) + " ms: try again");
 }
 
-// ---- one-phase commits
-// -----------------------------------------------------------------------------
+// ---- one-phase commits --------------------------------------------------------------------------
 
 // Rule 5: only now may it be sent. If it cannot be, nothing has happened: the intent is dropped.
 void Coordinator::Impl::intent_durable(Transaction& txn) {

@@ -365,7 +365,7 @@ bool housekeeping(const Effect& effect) {
 // Alarms by their first words: the page is about transitions.
 std::string cell(const Bench& bench, const Effect& effect) {
   if (std::holds_alternative<Alarm>(effect)) return "Alarm";
-  std::string line = text(bench, effect);
+  std::string line = text(bench.options(), effect);
   if (const auto hash = line.find('#'); hash != std::string::npos) {
     line.erase(hash, line.find(' ', hash) + 1 - hash);  // which ticket does not matter
   }

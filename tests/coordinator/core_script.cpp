@@ -134,7 +134,7 @@ class Player {
   }
 
   void show(const std::vector<Effect>& effects) {
-    for (const Effect& effect : effects) out_ += "< " + text(bench(), effect) + "\n";
+    for (const Effect& effect : effects) out_ += "< " + text(options_, effect) + "\n";
   }
 
   void advance(Duration since_start) {

@@ -7,8 +7,7 @@
 
 namespace twofold::coordinator::test {
 
-// ---- log
-// -------------------------------------------------------------------------------------------
+// ---- log ----------------------------------------------------------------------------------------
 
 void FakeLog::apply(const LogRecord& record) {
   std::visit(
@@ -43,8 +42,7 @@ Recovered FakeLog::replay() const {
   return found;
 }
 
-// ---- bench
-// -----------------------------------------------------------------------------------------
+// ---- bench --------------------------------------------------------------------------------------
 
 Bench::Bench(Options options) : options_(std::move(options)) {
   epoch_ = {"node", LogId{77}, {1, nonce(1)}, {}};
@@ -129,8 +127,7 @@ Phase Bench::phase(TxnId id) const {
   return view ? view->phase : Phase::ended;
 }
 
-// ---- text
-// ------------------------------------------------------------------------------------------
+// ---- text ---------------------------------------------------------------------------------------
 
 namespace {
 
@@ -166,9 +163,9 @@ std::string branch_text(const Xid& xid) {
 }
 
 struct EffectText {
-  const Bench& bench;
+  const Options& options;
 
-  std::string rm(RmId id) const { return bench.options().resource_managers.at(id); }
+  std::string rm(RmId id) const { return options.resource_managers.at(id); }
   // A key of {0,0} marks a branch of no live transaction.
   template <class Verb>
   std::string verb(std::string_view name, const Verb& effect) const {
@@ -183,7 +180,7 @@ struct EffectText {
   }
   std::string operator()(const Prepare& effect) const { return verb("Prepare", effect); }
   std::string operator()(const Persist& effect) const {
-    return "Persist #" + std::to_string(effect.ticket) + " " + text(bench, effect.record) +
+    return "Persist #" + std::to_string(effect.ticket) + " " + text(effect.record) +
            (effect.forced ? " (forced)" : " (unforced)");
   }
   std::string operator()(const Commit& effect) const { return verb("Commit", effect); }
@@ -267,10 +264,10 @@ struct RecordText {
 
 }  // namespace
 
-std::string text(const Bench& bench, const Effect& effect) {
-  return std::visit(EffectText{bench}, effect);
+std::string text(const Options& options, const Effect& effect) {
+  return std::visit(EffectText{options}, effect);
 }
-std::string text(const Bench&, const LogRecord& record) {
+std::string text(const LogRecord& record) {
   return std::visit(RecordText{}, record);
 }
 

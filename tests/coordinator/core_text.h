@@ -58,9 +58,9 @@ class Bench {
   std::optional<Coordinator> core_;
 };
 
-std::string text(const Bench& bench, const Effect& effect);     // "Start orders 1.1/0 prepare"
-std::string text(const Bench& bench, const LogRecord& record);  // "Commit 1.1 orders payments"
-std::optional<Xa> parse_xa(std::string_view word);              // "rbdeadlock"
+std::string text(const Options& options, const Effect& effect);  // "Start orders 1.1/0 prepare"
+std::string text(const LogRecord& record);                       // "Commit 1.1 orders payments"
+std::optional<Xa> parse_xa(std::string_view word);               // "rbdeadlock"
 std::string_view short_name(Xa code);
 Refusal refusal(std::string key);  // "min" of an add, for key
 
