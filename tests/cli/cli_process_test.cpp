@@ -259,7 +259,7 @@ TEST_F(CliTest, SubmitReportsEachLine) {
                           R"({"op":"add","key":"a","by":-6,"min":0}]}]})";
   const auto refused = run("submit " + input.string() + " @");
   EXPECT_EQ(refused.status, 0) << refused.err;
-  EXPECT_THAT(refused.err, HasSubstr("refused"));
+  EXPECT_THAT(refused.err, HasSubstr("would go below min 0"));
 
   const auto shown = run("show put --json @");
   EXPECT_EQ(shown.status, 0) << shown.err;
