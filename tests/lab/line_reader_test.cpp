@@ -45,9 +45,10 @@ class LineReaderTest : public testing::Test {
         case LineReader::Got::line: lines.push_back(line); break;
         case LineReader::Got::end: return lines;
         case LineReader::Got::nothing_yet:
-          for (ready = false; !ready;) {
+          ready = false;
+          do {
             if (io_.run_one() == 0) io_.restart();
-          }
+          } while (!ready);
       }
     }
   }
