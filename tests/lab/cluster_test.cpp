@@ -55,7 +55,8 @@ TEST_F(ClusterTest, LaysOutADirectory) {
               ElementsAre("coordinator", "orders", "payments", "dispatch", "kitchen"));
   EXPECT_TRUE(std::filesystem::exists(folder_ / "coordinator" / "log"));
   std::set<std::string> addresses;
-  for (const auto& member : cluster->state()->members) {
+  const ClusterState state = cluster->state().value();
+  for (const auto& member : state.members) {
     EXPECT_FALSE(is_alive(member.process));
     EXPECT_FALSE(member.address.ends_with(":0")) << member.address;
     addresses.insert(member.address);

@@ -7,8 +7,8 @@ namespace {
 using std::chrono::seconds;
 using testing::HasSubstr;
 
-const Xid kOne = make_xid(1);
-const Xid kTwo = make_xid(2);
+const Xid kSessionOne = make_xid(1);
+const Xid kSessionTwo = make_xid(2);
 
 // ---- who may have a session -------------------------------------------------------------------
 
@@ -19,11 +19,11 @@ TEST(Session, FirstContactIsMadeDurableBeforeItIsAccepted) {
   EXPECT_TRUE(core.last<PersistNode>().forced);
   EXPECT_EQ(core.last<PersistNode>().record, (NodeRecord{"n1", kLog, kEpoch, kNonce, {}}));
   const std::uint64_t ticket = core.last<PersistNode>().ticket;
-  core.step(core.start(kOne, {}));
+  core.step(core.start(kSessionOne, {}));
   EXPECT_EQ(core.code(), Xa::er_proto);  // not accepted yet
   EXPECT_EQ(summary(core.step(Persisted{ticket})), "AcceptSession");
   EXPECT_EQ(core.last<AcceptSession>().connection, 1u);
-  EXPECT_EQ(summary(core.step(core.start(kOne, {}))), "Run");
+  EXPECT_EQ(summary(core.step(core.start(kSessionOne, {}))), "Run");
 }
 
 TEST(Session, TheSameEpochNeedsNoRecord) {
@@ -120,20 +120,21 @@ TEST(Session, APendingOneThatGoesAwayIsForgotten) {
 TEST(Session, VerbsOfOtherConnectionsArePROTO) {
   Core core;
   core.open();
-  core.prepared(kOne, write_locks({"a"}));
+  core.prepared(kSessionOne, write_locks({"a"}));
   core.open(2, 2);
   for (const ConnectionId connection : {ConnectionId{1}, ConnectionId{99}}) {
     core.connection = connection;
     for (const Event& event :
-         {Event{core.start(kTwo, {})}, Event{core.prepare(kOne)}, Event{core.commit(kOne)},
-          Event{core.rollback(kOne)}, Event{core.release(kOne)}, Event{Forget{core.ask(), kOne}},
-          Event{Recover{core.ask()}}, Event{AskOutcome{core.ask(), kOne, 0}}}) {
+         {Event{core.start(kSessionTwo, {})}, Event{core.prepare(kSessionOne)},
+          Event{core.commit(kSessionOne)}, Event{core.rollback(kSessionOne)},
+          Event{core.release(kSessionOne)}, Event{Forget{core.ask(), kSessionOne}},
+          Event{Recover{core.ask()}}, Event{AskOutcome{core.ask(), kSessionOne, 0}}}) {
       EXPECT_EQ(summary(core.step(event)), "XAER_PROTO") << name(event);
       EXPECT_THAT(core.last<Answer>().text, HasSubstr("session"));
     }
   }
   core.connection = 2;
-  EXPECT_EQ(summary(core.step(core.commit(kOne))), "PersistCommit");
+  EXPECT_EQ(summary(core.step(core.commit(kSessionOne))), "PersistCommit");
 }
 
 // ---- the end of a session ---------------------------------------------------------------------
@@ -163,8 +164,8 @@ TEST(Session, AnotherNodesWaiterRunsWhenAFencedBranchEnds) {
   Core core;
   core.open(1, 1, "n1");
   core.open(2, 1, "n2");
-  core.step(core.ran(core.run(kOne, write_locks({"a"}), Then::nothing)));
-  core.step(core.start(kTwo, write_locks({"a"})));
+  core.step(core.ran(core.run(kSessionOne, write_locks({"a"}), Then::nothing)));
+  core.step(core.start(kSessionTwo, write_locks({"a"})));
   core.connection = 2;
   core.step(core.start(make_xid(1, "n2"), write_locks({"a"})));
   core.step(ConnectionClosed{1});
@@ -175,8 +176,8 @@ TEST(Session, AnotherNodesWaiterRunsWhenAFencedBranchEnds) {
 TEST(Session, AcceptsWhenTheOldVerbsHaveEnded) {
   Core core;
   core.open();
-  const BranchId running = core.run(kOne, write_locks({"a"}));
-  core.step(core.ran(core.run(kTwo, write_locks({"b"}))));
+  const BranchId running = core.run(kSessionOne, write_locks({"a"}));
+  core.step(core.ran(core.run(kSessionTwo, write_locks({"b"}))));
   const std::uint64_t prepare = core.last<PersistPrepare>().ticket;
   EXPECT_EQ(summary(core.step(core.hello(2, 2))), "CloseConnection");
   EXPECT_EQ(core.branches.next_deadline(), core.now + seconds{2});
@@ -192,17 +193,17 @@ TEST(Session, AcceptsWhenTheOldVerbsHaveEnded) {
 TEST(Session, AcceptsAfterTheFenceAndListsTheRestBusy) {
   Core core;
   core.open();
-  const BranchId running = core.run(kOne, write_locks({"a"}));
+  const BranchId running = core.run(kSessionOne, write_locks({"a"}));
   core.step(core.hello(2, 2));
   EXPECT_EQ(summary(core.tick(seconds{2})), "AcceptSession");
   core.connection = 2;
   EXPECT_EQ(summary(core.step(Recover{core.ask()})), "listed=busy");
-  EXPECT_EQ(summary(core.step(core.prepare(kOne))), "XA_RETRY");
-  EXPECT_EQ(summary(core.step(core.commit(kOne))), "XA_RETRY");
-  EXPECT_EQ(summary(core.step(core.rollback(kOne))), "XA_RETRY");
-  EXPECT_EQ(summary(core.step(core.release(kOne))), "XA_RETRY");
-  EXPECT_EQ(summary(core.step(core.start(kOne, {}))), "XAER_DUPID");
-  EXPECT_EQ(summary(core.step(AskOutcome{core.ask(), kOne, 0})), "evidence=busy");
+  EXPECT_EQ(summary(core.step(core.prepare(kSessionOne))), "XA_RETRY");
+  EXPECT_EQ(summary(core.step(core.commit(kSessionOne))), "XA_RETRY");
+  EXPECT_EQ(summary(core.step(core.rollback(kSessionOne))), "XA_RETRY");
+  EXPECT_EQ(summary(core.step(core.release(kSessionOne))), "XA_RETRY");
+  EXPECT_EQ(summary(core.step(core.start(kSessionOne, {}))), "XAER_DUPID");
+  EXPECT_EQ(summary(core.step(AskOutcome{core.ask(), kSessionOne, 0})), "evidence=busy");
   core.step(core.ran(running));
   EXPECT_EQ(summary(core.effects), "XA_RBROLLBACK, Discard");
   EXPECT_EQ(summary(core.step(Recover{core.ask()})), "listed=none");
@@ -212,7 +213,7 @@ TEST(Session, AcceptsAfterTheFenceAndListsTheRestBusy) {
 TEST(Session, TheFenceWaitsForTheRecordToo) {
   Core core;
   core.open();
-  core.run(kOne, write_locks({"a"}));
+  core.run(kSessionOne, write_locks({"a"}));
   SessionRequested hello = core.hello(2, 1);
   hello.epoch = kEpoch + 1;
   core.step(hello);
@@ -226,8 +227,8 @@ TEST(Session, TheFenceWaitsForTheRecordToo) {
 TEST(Session, ACommitUnderWayHoldsTheNextSessionBack) {
   Core core;
   core.open();
-  core.prepared(kOne, write_locks({"a"}));
-  core.step(core.commit(kOne));
+  core.prepared(kSessionOne, write_locks({"a"}));
+  core.step(core.commit(kSessionOne));
   const std::uint64_t ticket = core.last<PersistCommit>().ticket;
   EXPECT_EQ(summary(core.step(core.hello(2, 2))), "CloseConnection");
   EXPECT_EQ(summary(core.step(Persisted{ticket})), "XA_OK, AcceptSession");
@@ -321,19 +322,20 @@ TEST(Scan, ListsBranchesOfAnUnknownLogToo) {
 
 TEST(Restart, PreparedBranchesAreBackWithTheirLocks) {
   const Time since = Time{} - seconds{30};
-  Recovered recovered{{{kOne, write_locks({"a"}), since}, {kTwo, read_locks({"b"}), since}},
-                      {{"n1", kLog, kEpoch, kNonce, {}}}};
+  Recovered recovered{
+      {{kSessionOne, write_locks({"a"}), since}, {kSessionTwo, read_locks({"b"}), since}},
+      {{"n1", kLog, kEpoch, kNonce, {}}}};
   Core core(Core::default_options(), recovered);
   EXPECT_EQ(core.branches.counts().prepared, 2u);
   EXPECT_EQ(core.branches.in_doubt(core.now)[0].age, seconds{30});
   core.open(1, 1);
   EXPECT_EQ(summary(core.step(core.start(make_xid(3), read_locks({"a"})))), "");
   EXPECT_EQ(summary(core.step(core.start(make_xid(4), read_locks({"b"})))), "Run");
-  EXPECT_EQ(summary(core.step(AskOutcome{core.ask(), kOne, 0})), "evidence=prepared");
-  core.step(core.commit(kOne));
+  EXPECT_EQ(summary(core.step(AskOutcome{core.ask(), kSessionOne, 0})), "evidence=prepared");
+  core.step(core.commit(kSessionOne));
   ASSERT_EQ(summary(core.effects), "PersistCommit, Run");
-  EXPECT_EQ(core.last<PersistCommit>().xid, kOne);
-  EXPECT_EQ(summary(core.step(core.rollback(kTwo))), "PersistRollback, XA_OK");
+  EXPECT_EQ(core.last<PersistCommit>().xid, kSessionOne);
+  EXPECT_EQ(summary(core.step(core.rollback(kSessionTwo))), "PersistRollback, XA_OK");
 }
 
 }  // namespace

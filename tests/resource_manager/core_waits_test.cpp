@@ -8,22 +8,22 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 using testing::HasSubstr;
 
-const Xid kOne = make_xid(1);
-const Xid kTwo = make_xid(2);
+const Xid kWaitsOne = make_xid(1);
+const Xid kWaitsTwo = make_xid(2);
 
 // ---- locks ------------------------------------------------------------------------------------
 
 TEST(BranchCore, AWaitForItsOwnTransactionIsADeadlockAtOnce) {
   Core core;
   core.open();
-  const BranchId first = core.run(kOne, write_locks({"a"}));
+  const BranchId first = core.run(kWaitsOne, write_locks({"a"}));
   const Xid sibling = make_xid(1, "n1", kLog, kEpoch, kNonce, 1);
   EXPECT_EQ(summary(core.step(core.start(sibling, write_locks({"a", "b"})))), "XA_RBDEADLOCK");
   EXPECT_EQ(core.branches.locks().keys(), 1u);
   EXPECT_EQ(core.branches.counts().deadlocks, 1u);
   EXPECT_EQ(core.branches.counts().branches, 1u);
   // Through a waiter in between, too.
-  core.step(core.start(kTwo, write_locks({"a"})));
+  core.step(core.start(kWaitsTwo, write_locks({"a"})));
   EXPECT_EQ(summary(core.step(core.start(sibling, read_locks({"a"})))), "XA_RBDEADLOCK");
   // A sibling that waits for nobody of its own is no deadlock.
   EXPECT_EQ(summary(core.step(core.start(sibling, write_locks({"b"})))), "Run");
@@ -35,7 +35,7 @@ TEST(BranchCore, ALockWaitEndsAtTheJitteredTimeout) {
   options.lock_timeout = milliseconds{100};
   Core core(options);
   core.open();
-  core.prepared(kOne, write_locks({"a"}));
+  core.prepared(kWaitsOne, write_locks({"a"}));
   std::set<Duration> waits;
   for (std::uint64_t i = 2; i < 40; ++i) {
     EXPECT_EQ(summary(core.step(core.start(make_xid(i), write_locks({"a"})))), "");
@@ -47,7 +47,7 @@ TEST(BranchCore, ALockWaitEndsAtTheJitteredTimeout) {
     EXPECT_EQ(summary(core.tick(wait - Duration{1})), "");
     EXPECT_EQ(summary(core.tick(Duration{1})), "XA_RBTIMEOUT");
     EXPECT_THAT(core.last<Answer>().text, HasSubstr("\"a\""));
-    EXPECT_THAT(core.last<Answer>().text, HasSubstr(to_text(kOne)));
+    EXPECT_THAT(core.last<Answer>().text, HasSubstr(to_text(kWaitsOne)));
     EXPECT_THAT(core.last<Answer>().text, HasSubstr("prepared"));
   }
   EXPECT_GT(waits.size(), 30u);  // they do not all give up at once
@@ -58,8 +58,8 @@ TEST(BranchCore, ALockWaitEndsAtTheJitteredTimeout) {
 TEST(BranchCore, ALockWaitEndsAtTheTransactionsDeadline) {
   Core core;
   core.open();
-  core.run(kOne, write_locks({"a"}));
-  Start start = core.start(kTwo, write_locks({"a", "b"}));
+  core.run(kWaitsOne, write_locks({"a"}));
+  Start start = core.start(kWaitsTwo, write_locks({"a", "b"}));
   start.remaining = milliseconds{20};
   core.step(std::move(start));
   core.step(core.start(make_xid(3), write_locks({"b"})));
@@ -70,10 +70,10 @@ TEST(BranchCore, ALockWaitEndsAtTheTransactionsDeadline) {
 TEST(BranchCore, WaitersRunInTheirOrderWhenLocksAreReleased) {
   Core core;
   core.open();
-  core.prepared(kOne, write_locks({"a", "b"}));
+  core.prepared(kWaitsOne, write_locks({"a", "b"}));
   core.step(core.start(make_xid(5), write_locks({"b"})));
   core.step(core.start(make_xid(4), write_locks({"a"})));
-  core.step(core.rollback(kOne));
+  core.step(core.rollback(kWaitsOne));
   ASSERT_EQ(summary(core.effects), "PersistRollback, XA_OK, Run, Run");
   EXPECT_EQ(std::get<RunWork>(core.effects[2]).xid, make_xid(5));
   EXPECT_EQ(std::get<RunWork>(core.effects[3]).xid, make_xid(4));
@@ -85,9 +85,9 @@ TEST(BranchCore, EarlyReleaseLetsLocksGoInTheStepThatQueuesTheCommit) {
     options.early_release = early;
     Core core(options);
     core.open();
-    core.prepared(kOne, write_locks({"a"}));
-    core.step(core.start(kTwo, write_locks({"a"})));
-    core.step(core.commit(kOne));
+    core.prepared(kWaitsOne, write_locks({"a"}));
+    core.step(core.start(kWaitsTwo, write_locks({"a"})));
+    core.step(core.commit(kWaitsOne));
     EXPECT_EQ(summary(core.effects), early ? "PersistCommit, Run" : "PersistCommit");
     const std::uint64_t ticket = core.last<PersistCommit>().ticket;
     EXPECT_EQ(summary(core.step(Persisted{ticket})), early ? "XA_OK" : "XA_OK, Run");
@@ -99,25 +99,25 @@ TEST(BranchCore, EarlyReleaseLetsLocksGoInTheStepThatQueuesTheCommit) {
 TEST(BranchCore, AnActiveBranchEndsAtItsDeadline) {
   Core core;
   core.open();
-  core.step(core.ran(core.run(kOne, write_locks({"a"}), Then::nothing)));
+  core.step(core.ran(core.run(kWaitsOne, write_locks({"a"}), Then::nothing)));
   EXPECT_EQ(core.branches.next_deadline(), core.now + seconds{5});
   EXPECT_EQ(summary(core.tick(seconds{5})), "Discard");
   core.expect_empty();
-  EXPECT_EQ(summary(core.step(core.prepare(kOne))), "XAER_NOTA");
+  EXPECT_EQ(summary(core.step(core.prepare(kWaitsOne))), "XAER_NOTA");
 }
 
 TEST(BranchCore, TheDeadlineCountsBeforeAnyEventOfItsTime) {
   Core core;
   core.open();
-  core.step(core.ran(core.run(kOne, write_locks({"a"}), Then::nothing)));
+  core.step(core.ran(core.run(kWaitsOne, write_locks({"a"}), Then::nothing)));
   core.now += seconds{5};
-  EXPECT_EQ(summary(core.step(core.prepare(kOne))), "Discard, XAER_NOTA");
+  EXPECT_EQ(summary(core.step(core.prepare(kWaitsOne))), "Discard, XAER_NOTA");
 }
 
 TEST(BranchCore, WorkThatIsDoneTooLateIsThrownAway) {
   Core core;
   core.open();
-  const BranchId branch = core.run(kOne, write_locks({"a"}));
+  const BranchId branch = core.run(kWaitsOne, write_locks({"a"}));
   EXPECT_EQ(summary(core.tick(seconds{5})), "");
   EXPECT_EQ(summary(core.step(core.ran(branch))), "XA_RBTIMEOUT, Discard");
   core.expect_empty();
@@ -126,7 +126,7 @@ TEST(BranchCore, WorkThatIsDoneTooLateIsThrownAway) {
 TEST(BranchCore, APreparedBranchHasNoDeadline) {
   Core core;
   core.open();
-  const BranchId branch = core.prepared(kOne, write_locks({"a"}));
+  const BranchId branch = core.prepared(kWaitsOne, write_locks({"a"}));
   EXPECT_FALSE(core.branches.next_deadline());
   EXPECT_EQ(summary(core.tick(std::chrono::hours{1000})), "");
   EXPECT_EQ(core.state(branch), BranchState::prepared);
