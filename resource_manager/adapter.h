@@ -44,9 +44,9 @@ class Adapter {
   // up).
   virtual Recovered recover(Time now) = 0;
   virtual void attach(Host& host) = 0;  // once, after recover()
-  // Nothing is asked for and nothing posted afterwards; stopping twice is stopping once. True: what was
-  // asked for is written. False: some records found no room; they end branches that are decided, which
-  // stay in doubt here and are asked for again.
+  // Nothing is asked for and nothing posted afterwards; stopping twice is stopping once. True: what
+  // was asked for is written. False: some records found no room; they end branches that are
+  // decided, which stay in doubt here and are asked for again.
   virtual bool stop() = 0;
 
   virtual Plan plan(std::string_view work) const = 0;  // reads no data
