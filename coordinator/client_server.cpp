@@ -10,6 +10,9 @@
 namespace twofold::coordinator {
 namespace {
 
+// Every client accepts a frame of this and more.
+constexpr std::size_t kDetailBytesMax = 4096;
+
 constexpr std::size_t kListDefault = 1'000;
 constexpr std::size_t kListMax = 10'000;
 constexpr std::uint64_t kAgeMsMax = 86'400'000ull * 365;  // a year: nobody's clock adds up to more
@@ -292,9 +295,14 @@ void ClientServer::reply(Reply& effect) {
   frame.set_request(effect.requester.request);
   to_wire(effect.outcome, *frame.mutable_outcome());
   if (send(client, frame)) return;
-  refuse_too_large(client, frame,
-                   "the transaction is " + std::string(name(effect.outcome.verdict)) +
-                       "; ask for its outcome, which comes without results");
+  // What became of it must reach whoever asked (rule 5): without results, then without reasons.
+  wire::Outcome& told = *frame.mutable_outcome();
+  told.clear_results();
+  told.set_detail(told.detail().substr(0, kDetailBytesMax) +
+                  " (shortened: the whole answer is larger than this client accepts)");
+  if (send(client, frame)) return;
+  told.clear_refusals();
+  send(client, frame);
 }
 
 void ClientServer::answer(Client& client, const wire::Frame& frame, std::string_view advice) {

@@ -437,7 +437,7 @@ void Engine::Impl::finish() {
 
 void Engine::Impl::add_stats(wire::StatsAnswer& stats) {
   add_text(stats, "node", epoch_.node);
-  add_number(stats, "log_id", epoch_.log_id.value);
+  add_text(stats, "log_id", fmt::format("{:016x}", epoch_.log_id.value));
   add_number(stats, "epoch", epoch_.current.number);
   add_text(stats, "newest", to_text(core_.newest()));
   add_text(stats, "low_water", to_text(core_.low_water()));

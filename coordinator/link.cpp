@@ -332,7 +332,8 @@ void Link::send(ListInDoubt&) {
 void Link::ask_batch(bool start) {
   wire::Frame frame;
   frame.mutable_recover()->set_start(start);
-  frame.mutable_recover()->set_batch(kScanBatch);
+  frame.mutable_recover()->set_batch(
+      std::min(kScanBatch, options_.hello.frame_bytes_max() / kListedBytesMax));
   TWOFOLD_CHECK(ask(frame, Verb::list, {}, {}));
   scan_.request = last_request_;
 }

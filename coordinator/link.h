@@ -39,6 +39,7 @@ namespace twofold::coordinator {
 inline constexpr std::size_t kScanEntriesMax = 1'000'000;
 inline constexpr std::chrono::seconds kScanTimeMax{60};
 inline constexpr std::uint32_t kScanBatch = 1'000;
+inline constexpr std::uint32_t kListedBytesMax = 256;  // of one branch in a batch
 // A resource manager that announces less takes this much all the same (protocol/connection.h), so
 // the verbs of phase two always fit.
 inline constexpr std::size_t kPeerFrameBytesMin = 64u << 10;

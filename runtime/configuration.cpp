@@ -97,7 +97,7 @@ const Option<R> kResourceManagerOptions[] = {
     {"frame_bytes_max", &R::frame_bytes_max, kFrameMin, kFrameMax},
     {"scan_bytes_max", &R::scan_bytes_max, 1, kFrameMax},
     {"lock_timeout_ms", &R::lock_timeout_ms, 1, kMillisecondsMax},
-    {"fence_ms", &R::fence_ms, 1, kMillisecondsMax},
+    {"fence_ms", &R::fence_ms, 1, 4'000},
     {"lazy_flush_ms", &R::lazy_flush_ms, 0, kMillisecondsMax},
     {"heartbeat_ms", &R::heartbeat_ms, 1, kMillisecondsMax},
     {"silence_max_ms", &R::silence_max_ms, 1, kMillisecondsMax},

@@ -62,10 +62,12 @@ struct ResourceManagerConfiguration {
   std::uint64_t frame_bytes_max = 16u << 20;
   std::uint64_t scan_bytes_max = 8u << 20;
   std::uint64_t lock_timeout_ms = 10'000;
-  std::uint64_t fence_ms = 2'000;
+  std::uint64_t fence_ms = 2'000;  // below the 5 s that a coordinator waits for its Welcome
   std::uint64_t lazy_flush_ms = 20;
   std::uint64_t heartbeat_ms = 1'000;
-  std::uint64_t silence_max_ms = 5'000;
+  // Longer than the coordinator's by more than a heartbeat: of a connection cut both ways the
+  // coordinator learns first, before the locks of an unvoted or read-only branch go here (rule 11).
+  std::uint64_t silence_max_ms = 10'000;
   bool early_release = true;
 };
 

@@ -51,7 +51,10 @@ Transaction& Coordinator::Impl::recovered(TxnId id, std::string& gtrid, RequestR
   txn.gtrid = std::move(gtrid);
   txn.request = std::move(request);
   txn.started = txn.deadline = now;
-  if (!txn.request.id.empty()) live_requests_[txn.request.id] = id;
+  if (!txn.request.id.empty()) {
+    live_requests_.erase(txn.request.id);  // its key is a view into the older transaction
+    live_requests_.emplace(txn.request.id, id);
+  }
   return txn;
 }
 

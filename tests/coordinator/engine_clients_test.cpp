@@ -128,7 +128,7 @@ TEST_F(EngineClientsTest, a_list_is_cut_where_the_client_says) {
   EXPECT_TRUE(answer.list_answer().truncated());
 }
 
-TEST_F(EngineClientsTest, a_reply_too_large_for_the_client_is_a_failure_of_that_request) {
+TEST_F(EngineClientsTest, an_outcome_too_large_for_the_client_comes_without_its_results) {
   orders.results = std::string(150'000, 'r');
   start_and_link();
   TestClient client;
@@ -136,9 +136,10 @@ TEST_F(EngineClientsTest, a_reply_too_large_for_the_client_is_a_failure_of_that_
   small.frame_bytes_max = 64u << 10;
   connect(client, small);
   const wire::Frame answer = call(client, submission("r1"));
-  ASSERT_TRUE(answer.has_failure());
-  EXPECT_NE(answer.failure().text().find("committed"), std::string::npos)
-      << answer.failure().text();
+  ASSERT_TRUE(answer.has_outcome());
+  EXPECT_EQ(from_wire(answer.outcome()).verdict, Verdict::committed);
+  EXPECT_EQ(answer.outcome().results_size(), 0);
+  EXPECT_NE(answer.outcome().detail().find("larger"), std::string::npos);
   EXPECT_EQ(outcome(client, question("r1")).verdict, Verdict::committed);
 }
 
