@@ -98,6 +98,9 @@ json::object in_doubt_json(const std::string& rm, const wire::InDoubtBranch& bra
 int in_doubt(const InspectOptions& options) {
   auto rms = rm_addresses(options.target);
   if (!rms) return fail(rms.error());
+  if (!options.name.empty()) {
+    if (auto named = rm_address(options.target, options.name); !named) return fail(named.error());
+  }
   int status = 0;
   json::array whole;
   Table table({"participant", "coordinator", "age", "transaction", "keys it holds"},

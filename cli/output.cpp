@@ -45,8 +45,21 @@ Table::Table(std::vector<std::string> header, std::vector<bool> right)
   right_.resize(header_.size(), false);
 }
 
+// Control characters in data must not reach the terminal as such.
 void Table::add(std::vector<std::string> row) {
   row.resize(header_.size());
+  for (std::string& cell : row) {
+    std::string shown;
+    for (const char c : cell) {
+      const auto byte = static_cast<unsigned char>(c);
+      if (byte < 0x20 || byte == 0x7f) {
+        shown += fmt::format("\\x{:02x}", byte);
+      } else {
+        shown += c;
+      }
+    }
+    cell = std::move(shown);
+  }
   rows_.push_back(std::move(row));
 }
 

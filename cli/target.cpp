@@ -1,5 +1,7 @@
 #include "cli/target.h"
 
+#include <cstdlib>
+
 #include "lab/cluster/cluster.h"
 
 namespace twofold::cli {
@@ -24,10 +26,20 @@ Result<Named> parse_rm(const std::string& text) {
 
 }  // namespace
 
-void add_target(CLI::App& command, Target& target, Finds finds) {
-  command.add_option("--data", target.data, "The data directory of a system started by twofold up")
-      ->envname("TWOFOLD_DATA")
+// The environment's value is the option's default: what CLI11 itself takes from the environment
+// wins over an option given to a subcommand.
+CLI::Option* add_data_option(CLI::App& command, std::string& data) {
+  if (const char* found = std::getenv("TWOFOLD_DATA")) data = found;
+  return command
+      .add_option(
+          "--data", data,
+          "The data directory of a system started by twofold up; without it, TWOFOLD_DATA of the "
+          "environment")
       ->type_name("DIR");
+}
+
+void add_target(CLI::App& command, Target& target, Finds finds) {
+  add_data_option(command, target.data);
   if (finds != Finds::resource_managers) {
     command
         .add_option("--coordinator", target.coordinator,

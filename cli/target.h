@@ -18,6 +18,8 @@ struct Target {
   std::vector<std::string> rms;  // NAME=HOST:PORT
 };
 
+CLI::Option* add_data_option(CLI::App& command, std::string& data);
+
 enum class Finds : std::uint8_t { coordinator, resource_managers, both };
 void add_target(CLI::App& command, Target& target, Finds finds);
 

@@ -14,6 +14,7 @@
 
 #include "cli/commands.h"
 #include "cli/output.h"
+#include "cli/target.h"
 #include "lab/cluster/cluster.h"
 
 namespace twofold::cli {
@@ -243,10 +244,8 @@ CLI::App* add_command(CLI::App& app, const char* name, const char* description, 
                       int (*run)(const SystemOptions&)) {
   auto* command = app.add_subcommand(name, description);
   command->footer(footer);
-  command->add_option("--data", options->data, "The system's data directory")
-      ->required()
-      ->envname("TWOFOLD_DATA")
-      ->type_name("DIR");
+  auto* data = add_data_option(*command, options->data);
+  if (options->data.empty()) data->required();
   command->add_flag("--json", options->json, "Print JSON, one object a line");
   command->callback([options, &status, run] { status = run(*options); });
   return command;

@@ -199,6 +199,16 @@ Result<void> Cluster::lay_out() {
   if (before) {
     if (auto done = refuse_if_up(directory(), *before); !done) return done.error();
   }
+  if (before) {  // a system that has run keeps its participants: they may hold branches
+    for (const auto& member : before->members) {
+      const auto& rms = configuration_.resource_managers;
+      const auto named = [&](const auto& rm) { return rm.name == member.name; };
+      if (member.name == kCoordinator || std::any_of(rms.begin(), rms.end(), named)) continue;
+      return Error{Fault::invalid, "the configuration leaves out " + member.name + ", which " +
+                                       directory().string() +
+                                       " has: add it, or begin anew in another directory"};
+    }
+  }
   if (auto done = settle_ports(configuration_, options_.base_port); !done) return done.error();
   if (auto done = write_configuration(directory(), configuration_); !done) return done.error();
   const auto log = configuration_.coordinator.log;

@@ -4,12 +4,17 @@
 #include <sys/file.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <boost/json.hpp>
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
+#include <optional>
 #include <sstream>
+#include <string>
 #include <utility>
+#include <vector>
 
 namespace twofold::lab {
 namespace {
@@ -65,6 +70,45 @@ std::vector<Member> ClusterState::running() const {
   return found;
 }
 
+namespace {
+
+// What runs with this configuration under that name, whoever started it: an `up` that was killed
+// between starting a process and noting its pid has left it unnamed.
+std::optional<ProcessId> find_unnamed(const std::string& configuration, const std::string& name) {
+  std::error_code failed;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc", failed)) {
+    const std::string pid = entry.path().filename().string();
+    if (pid.find_first_not_of("0123456789") != std::string::npos) continue;
+    std::ifstream file(entry.path() / "cmdline", std::ios::binary);
+    std::vector<std::string> words;
+    for (std::string word; std::getline(file, word, '\0');) words.push_back(word);
+    if (words.empty()) continue;
+    const auto given = [&](const std::string& option, const std::string& value) {
+      const auto at = std::find(words.begin(), words.end(), option);
+      return at != words.end() && at + 1 != words.end() && *(at + 1) == value;
+    };
+    const bool coordinator = words.front().ends_with("twofold-coordinator");
+    if (!coordinator && !words.front().ends_with("twofold-rm")) continue;
+    if (!given("--config", configuration)) continue;
+    if (coordinator ? name == kCoordinator : given("--name", name)) return identify(std::stoi(pid));
+  }
+  return std::nullopt;
+}
+
+Result<ClusterState> with_unnamed(Result<ClusterState> state,
+                                  const std::filesystem::path& directory) {
+  if (!state) return state;
+  std::error_code failed;
+  const auto configuration = std::filesystem::canonical(directory, failed) / "twofold.toml";
+  for (Member& member : state->members) {
+    if (is_alive(member.process)) continue;
+    if (auto found = find_unnamed(configuration.string(), member.name)) member.process = *found;
+  }
+  return state;
+}
+
+}  // namespace
+
 Result<ClusterState> read_cluster_state(const std::filesystem::path& directory) {
   const auto path = directory / "cluster.json";
   std::ifstream file(path);
@@ -76,7 +120,7 @@ Result<ClusterState> read_cluster_state(const std::filesystem::path& directory) 
   std::stringstream text;
   text << file.rdbuf();
   try {
-    return state_from(json::parse(text.str()).as_object());
+    return with_unnamed(state_from(json::parse(text.str()).as_object()), directory);
   } catch (const std::exception& error) {
     return Error{Fault::damaged, path.string() + " is not a cluster file (" + error.what() +
                                      "): stop the processes by hand, remove the file, and run "
