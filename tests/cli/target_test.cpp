@@ -47,6 +47,18 @@ TEST_F(TargetTest, AddressesWinOverTheDirectory) {
   EXPECT_FALSE(rm_address(target_, "orders"));
 }
 
+TEST(Target, AnOptionWinsOverTheEnvironment) {
+  ASSERT_EQ(::setenv("TWOFOLD_DATA", "/from/environment", 1), 0);
+  for (const bool given : {true, false}) {
+    CLI::App app;
+    Target target;
+    add_target(*app.add_subcommand("list"), target, Finds::both);
+    app.parse(given ? "list --data /from/option" : "list");
+    EXPECT_EQ(target.data, given ? "/from/option" : "/from/environment");
+  }
+  ::unsetenv("TWOFOLD_DATA");
+}
+
 TEST(Target, SaysWhatIsMissingOrWrong) {
   Target target;
   EXPECT_THAT(coordinator_address(target).error().message, HasSubstr("--data DIR"));

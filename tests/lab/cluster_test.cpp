@@ -177,6 +177,20 @@ TEST_F(ClusterTest, AReusedPidIsNeverKilled) {
   EXPECT_TRUE(cluster->stop_all().empty());
 }
 
+// An up that was killed between starting a process and noting its pid.
+TEST_F(ClusterTest, AProcessWithoutAPidOnRecordIsFound) {
+  auto cluster = make(small());
+  ASSERT_TRUE(cluster) << cluster.error().message;
+  ASSERT_TRUE(cluster->start("payments"));
+  auto state = *cluster->state();
+  auto* member = const_cast<Member*>(state.find("payments"));
+  const ProcessId started = std::exchange(member->process, {});
+  ASSERT_TRUE(write_cluster_state(folder_, state));
+  EXPECT_EQ(cluster->state().value().find("payments")->process, started);
+  ASSERT_TRUE(cluster->kill("payments"));
+  EXPECT_FALSE(is_alive(started));
+}
+
 TEST(FreePorts, AreDistinctAndOutsideTheOutgoingRange) {
   const auto ports = free_ports(20);
   ASSERT_TRUE(ports) << ports.error().message;
