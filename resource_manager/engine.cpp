@@ -43,7 +43,12 @@ void Engine::enqueue(Item item) {
     queue_.push_back(std::move(item));
     wake = !std::exchange(woken_, true);
   }
-  if (wake) boost::asio::post(io_, [this] { drain(); });
+  // The loop may run on after this engine, and what was posted with it.
+  if (wake) {
+    boost::asio::post(io_, [this, alive = std::weak_ptr<int>(alive_)] {
+      if (!alive.expired()) drain();
+    });
+  }
 }
 
 // Goes on until nothing is left: work that ends at once (Ran) is answered in the same turn.

@@ -10,6 +10,7 @@
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -57,6 +58,7 @@ class Engine final : public Host {
   std::uint64_t alarms() const { return alarms_; }
 
  private:
+  const std::shared_ptr<int> alive_ = std::make_shared<int>(0);  // ends with this engine
   using Item = std::variant<Event, std::function<void()>>;
 
   void enqueue(Item item);
