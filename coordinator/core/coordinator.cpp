@@ -13,13 +13,13 @@ std::string_view name(Phase phase) {
     case Phase::intending: return "intending";
     case Phase::working: return "working";
     case Phase::preparing: return "preparing";
+    case Phase::releasing: return "releasing";
     case Phase::deciding: return "deciding";
     case Phase::refusing: return "refusing";
     case Phase::one_phase: return "one_phase";
     case Phase::resolving: return "resolving";
     case Phase::committing: return "committing";
     case Phase::aborting: return "aborting";
-    case Phase::releasing: return "releasing";
     case Phase::ended: return "ended";
   }
   return "?";

@@ -42,13 +42,13 @@ enum class Phase : std::uint8_t {
   intending,   // the intent of a one-phase commit is being written; nothing has been sent
   working,     // early prepare off: work is under way
   preparing,   // waiting for votes
+  releasing,   // all have voted, and some only read: do these still hold their locks (rule 11)?
   deciding,    // the commit record is being written: no way back (rule 4)
   refusing,    // a business refusal is being written; rollbacks are on their way
   one_phase,   // the one-phase commit has been sent
   resolving,   // it is not known what became of it: the resource manager is asked (rule 5)
   committing,  // decided commit; phase two
   aborting,    // decided abort; rollbacks are on their way
-  releasing,   // all branches only read: told committed; locks are being released
   ended,
 };
 std::string_view name(Phase phase);

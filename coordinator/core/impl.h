@@ -115,6 +115,8 @@ class Coordinator::Impl {
   void said_no(Transaction& txn, Branch& branch, Voted&& no);  // *
   void check_answers(Transaction& txn);                        // *
   void prepare_branches(Transaction& txn);
+  void release_readers(Transaction& txn);
+  void released(Transaction& txn, Branch& branch, const Acknowledged& event);  // *
   void decide(Transaction& txn);
   void only_read(Transaction& txn);                                 // *
   void refuse(Transaction& txn);                                    // *

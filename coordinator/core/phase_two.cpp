@@ -64,14 +64,14 @@ void Coordinator::Impl::on(Acknowledged& event) {
   if (branch->state != BranchState::ending || branch->verb != event.verb) return;
   switch (txn->phase) {
     case Phase::one_phase: return one_phase_answered(*txn, *branch, event);
-    case Phase::deciding:  // a read-only voter
+    case Phase::releasing: return released(*txn, *branch, event);
     case Phase::refusing:
     case Phase::committing:
-    case Phase::aborting:
-    case Phase::releasing: return answered(*txn, *branch, event);
+    case Phase::aborting: return answered(*txn, *branch, event);
     case Phase::intending:
     case Phase::working:
     case Phase::preparing:
+    case Phase::deciding:
     case Phase::resolving:
     case Phase::ended: return;
   }
@@ -168,12 +168,12 @@ void Coordinator::Impl::finish_if_done(Transaction& txn) {
   switch (txn.phase) {
     case Phase::committing:
     case Phase::aborting:
-    case Phase::releasing:
       if (all_done(txn)) finish(txn);
       return;
     case Phase::intending:
     case Phase::working:
     case Phase::preparing:
+    case Phase::releasing:
     case Phase::deciding:
     case Phase::refusing:
     case Phase::one_phase:
@@ -194,7 +194,7 @@ void Coordinator::Impl::finish(Transaction& txn) {
   for (const Branch& branch : txn.branches) {
     if (committed && branch.verb != Verb::release) bquals.push_back(branch.bqual);
   }
-  if (committed && !txn.end_logged) {
+  if (committed) {
     ends_not_durable_.insert(id);
     persist(EndRecord{id, txn.gtrid, bquals, txn.request}, false, false, {Pending::Kind::end, id});
   } else if (!consumed && txn.intent_logged) {

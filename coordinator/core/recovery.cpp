@@ -157,6 +157,10 @@ void Coordinator::Impl::lost_session(Transaction& txn, Branch& branch) {
     case Phase::preparing:
       if (branch.state == BranchState::prepared) return;
       return abort(txn, Reason::lost, "the link to " + rm_name(branch) + " was lost: try again");
+    case Phase::releasing:
+      if (branch.state != BranchState::ending) return;
+      branch_done(txn, branch);  // it ended with its session
+      return abort(txn, Reason::lost, "the link to " + rm_name(branch) + " was lost: try again");
     case Phase::one_phase: enter(txn, Phase::resolving); return become_unsure(txn, branch);
     case Phase::resolving:
       if (branch.state == BranchState::asking) become_unsure(txn, branch);
@@ -165,7 +169,6 @@ void Coordinator::Impl::lost_session(Transaction& txn, Branch& branch) {
     case Phase::refusing:
     case Phase::committing:
     case Phase::aborting:
-    case Phase::releasing:
       if (branch.verb == Verb::release &&
           (branch.state == BranchState::ending || branch.state == BranchState::unsure)) {
         branch_done(txn, branch);  // it ended with its session
@@ -290,6 +293,7 @@ void Coordinator::Impl::consult_live(Transaction& txn, RmId rm, const ListedBran
     case Phase::intending:
     case Phase::working:
     case Phase::preparing:
+    case Phase::releasing:
     case Phase::deciding:
     case Phase::one_phase:
     case Phase::resolving: return;  // undecided
@@ -297,8 +301,6 @@ void Coordinator::Impl::consult_live(Transaction& txn, RmId rm, const ListedBran
     case Phase::aborting: return end(Verb::rollback);
     case Phase::committing:
       if (branch && branch->verb != Verb::release) return end(Verb::commit);
-      [[fallthrough]];
-    case Phase::releasing:
       alarm_listed(rm, listed.xid, alarmed,
                    "is not in its transaction's commit record: rolled back");
       return end_orphan(rm, listed.xid, Verb::rollback);

@@ -296,6 +296,7 @@ void Coordinator::Impl::on(Shutdown& event) {
     switch (txn.phase) {
       case Phase::working:
       case Phase::preparing:
+      case Phase::releasing:
         abort(txn, Reason::shutdown, "the coordinator is shutting down: try again when it is back");
         break;
       case Phase::intending:  // its Persist is out: what becomes of it is no longer ours to say
@@ -305,7 +306,6 @@ void Coordinator::Impl::on(Shutdown& event) {
       case Phase::resolving:
       case Phase::committing:
       case Phase::aborting:
-      case Phase::releasing:
       case Phase::ended: break;
     }
   }

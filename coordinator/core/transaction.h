@@ -50,7 +50,6 @@ struct Transaction {
   Reason reason = Reason::none;
   bool heuristic = false;
   bool intent_logged = false;  // its row is an intent until something replaces or drops it
-  bool end_logged = false;     // its EndRecord is on the way already
   Time started;
   Time deadline;    // for the votes (not of a one-phase commit)
   Duration age{0};  // of its request when it was submitted

@@ -139,15 +139,15 @@ void Coordinator::Impl::said_no(Transaction& txn, Branch& branch, Voted&& no) {
 
 // Goes on as soon as every branch has answered.
 void Coordinator::Impl::check_answers(Transaction& txn) {
-  bool refused = false, wrote = false;
+  bool refused = false, read = false;
   for (const Branch& branch : txn.branches) {
     switch (branch.state) {
       case BranchState::started:
       case BranchState::preparing: return;
       case BranchState::refused: refused = true; break;
+      case BranchState::read_only: read = true; break;
       case BranchState::worked:
-      case BranchState::prepared: wrote = true; break;
-      case BranchState::read_only: break;
+      case BranchState::prepared: break;
       case BranchState::idle:
       case BranchState::ending:
       case BranchState::unsure:
@@ -157,6 +157,33 @@ void Coordinator::Impl::check_answers(Transaction& txn) {
   }
   if (refused) return refuse(txn);
   if (txn.phase == Phase::working) return prepare_branches(txn);
+  return read ? release_readers(txn) : decide(txn);
+}
+
+// Rule 11: all have finished their work, so who only read may let go; and only one that answers
+// XA_OK had kept its locks until now. A vote does not say that, not even the last one to arrive:
+// the resource manager may have seen its session end, and let others have the locks, while this
+// side had not.
+void Coordinator::Impl::release_readers(Transaction& txn) {
+  enter(txn, Phase::releasing);
+  for (Branch& branch : txn.branches) {
+    if (branch.state == BranchState::read_only) end_branch(txn, branch, Verb::release);
+  }
+}
+
+void Coordinator::Impl::released(Transaction& txn, Branch& branch, const Acknowledged& event) {
+  if (event.code != Xa::ok) {
+    branch.state = BranchState::read_only;  // to be rolled back, if there is anything
+    return abort(txn, Reason::lost,
+                 said(rm_name(branch), event.code, event.text) +
+                     ": what it read may have changed before all had finished; try again");
+  }
+  branch_done(txn, branch);
+  bool wrote = false;
+  for (const Branch& other : txn.branches) {
+    if (other.state == BranchState::ending) return;
+    wrote = wrote || other.state == BranchState::prepared;
+  }
   return wrote ? decide(txn) : only_read(txn);
 }
 
@@ -167,8 +194,7 @@ void Coordinator::Impl::leave_undecided(Transaction& txn) {
 }
 
 // Emitting this Persist is the point of no return (rule 4). The record names those that voted yes
-// and nobody else. Read-only voters may go: all branches have finished their work (rule 11), and it
-// makes no difference to them what becomes of the record.
+// and nobody else.
 void Coordinator::Impl::decide(Transaction& txn) {
   leave_undecided(txn);
   enter(txn, Phase::deciding);
@@ -178,9 +204,6 @@ void Coordinator::Impl::decide(Transaction& txn) {
     record.branches.push_back({xid(txn, branch), branch.store_id});
   }
   persist(std::move(record), true, true, {Pending::Kind::decision, txn.id});
-  for (Branch& branch : txn.branches) {
-    if (branch.state == BranchState::read_only) end_branch(txn, branch, Verb::release);
-  }
 }
 
 // Rule 5: told without a record. The end record keeps later answers true; nothing waits for it.
@@ -189,14 +212,7 @@ void Coordinator::Impl::only_read(Transaction& txn) {
   ++counts_.read_only;
   ++counts_.committed;
   txn.verdict = Verdict::committed;
-  enter(txn, Phase::releasing);
-  tell(txn, false);
-  for (Branch& branch : txn.branches) end_branch(txn, branch, Verb::release);
-  txn.end_logged = true;
-  ends_not_durable_.insert(txn.id);
-  persist(EndRecord{txn.id, txn.gtrid, {}, txn.request}, false, false,
-          {Pending::Kind::end, txn.id});
-  finish_if_done(txn);
+  finish(txn);
 }
 
 // With a request id the refusal consumes it, so it is durable before it is told (rule 7); rollbacks
@@ -282,7 +298,10 @@ void Coordinator::Impl::roll_back_branches(Transaction& txn) {
 void Coordinator::Impl::time_out(Transaction& txn) {
   std::string silent;
   for (const Branch& branch : txn.branches) {
-    if (branch.state != BranchState::started && branch.state != BranchState::preparing) continue;
+    const bool asked = branch.state == BranchState::started ||
+                       branch.state == BranchState::preparing ||
+                       branch.state == BranchState::ending;  // to release
+    if (!asked) continue;
     silent += (silent.empty() ? "" : ", ") + rm_name(branch);
   }
   const auto waited =

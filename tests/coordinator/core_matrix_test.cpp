@@ -183,6 +183,32 @@ std::vector<State> states() {
          one.vote(1, Xa::ok);
          return one;
        }},
+      {"releasing: orders voted yes, payments has only read and is asked whether it still holds "
+       "its locks",
+       Phase::releasing,
+       [] {
+         Case one = preparing();
+         one.vote(0, Xa::ok);
+         one.vote(1, Xa::rdonly);
+         return one;
+       }},
+      {"releasing: both have only read, orders has let go, payments has not answered",
+       Phase::releasing,
+       [] {
+         Case one = preparing();
+         one.vote(0, Xa::rdonly);
+         one.vote(1, Xa::rdonly);
+         one.bench.step(Acknowledged{0,
+                                     {kId, 0},
+                                     one.bench.xid({kId, 0}, "orders"),
+                                     Acknowledged::Verb::release,
+                                     Xa::ok,
+                                     {},
+                                     {},
+                                     {},
+                                     false});
+         return one;
+       }},
       {"deciding: both voted yes, the commit record is being written", Phase::deciding, deciding},
       {"refusing: payments refused, the refusal is being written", Phase::refusing,
        [] {
@@ -205,22 +231,6 @@ std::vector<State> states() {
       {"aborting: orders is done, Rollback sent to payments", Phase::aborting, aborting},
       {"aborting: the answer of payments was lost, and there is a new session", Phase::aborting,
        [] { return lost(aborting()); }},
-      {"releasing: both only read, Release sent to payments", Phase::releasing,
-       [] {
-         Case one = preparing();
-         one.vote(0, Xa::rdonly);
-         one.vote(1, Xa::rdonly);
-         one.bench.step(Acknowledged{0,
-                                     {kId, 0},
-                                     one.bench.xid({kId, 0}, "orders"),
-                                     Acknowledged::Verb::release,
-                                     Xa::ok,
-                                     {},
-                                     {},
-                                     {},
-                                     false});
-         return one;
-       }},
       {"ended: committed", Phase::ended, ended},
   };
 }

@@ -425,17 +425,18 @@ TEST_F(Core, shows_a_transaction_by_gtrid_and_by_request) {
   EXPECT_EQ(view->branches[1].state, BranchState::preparing);
   EXPECT_FALSE(view->branches[1].vote);
   bench.step(vote({{1, 1}, 1}, Xa::ok));
+  bench.step(ack(bench, {{1, 1}, 0}, Acknowledged::Verb::release));
   bench.advance(milliseconds{10});
   bench.durable(1);
-  bench.step(ack(bench, {{1, 1}, 0}, Acknowledged::Verb::release));
   bench.step(ack(bench, {{1, 1}, 1}, Acknowledged::Verb::commit));
   const auto ended = bench.core().show_gtrid(bench.gtrid({1, 1}));
   ASSERT_TRUE(ended);
   EXPECT_EQ(ended->phase, Phase::ended);
   EXPECT_TRUE(ended->outcome.ended);
-  ASSERT_EQ(ended->phases.size(), 4u);
-  EXPECT_EQ(ended->phases[1].first, Phase::deciding);
-  EXPECT_EQ(ended->phases[2].second - ended->phases[1].second, milliseconds{10});
+  ASSERT_EQ(ended->phases.size(), 5u);
+  EXPECT_EQ(ended->phases[1].first, Phase::releasing);
+  EXPECT_EQ(ended->phases[2].first, Phase::deciding);
+  EXPECT_EQ(ended->phases[3].second - ended->phases[2].second, milliseconds{10});
   EXPECT_FALSE(bench.core().show_gtrid(bench.gtrid({1, 2})));
   EXPECT_FALSE(bench.core().show_request("r2"));
 }

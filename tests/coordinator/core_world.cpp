@@ -46,6 +46,7 @@ void World::turn() {
   if (dice < 880) return flush(true);
   if (dice < 940) return pass(std::chrono::milliseconds(random_() % 60));
   if (dice < 955) return pass(options_.scan_period);
+  if (dice < 962) return hang_up(rm);
   if (dice < 970) return rm.linked ? end_session(rm) : link_up(rm);
   if (dice < 992) return link_up(rm);
   if (dice < 997) return crash(rm);
@@ -62,6 +63,9 @@ void World::event(Event event) {
 void World::carry_out(Effect& effect) {
   note("<   " + text(options_, effect));
   if (auto* persist = std::get_if<Persist>(&effect)) {
+    if (const auto* commit = std::get_if<CommitRecord>(&persist->record)) {
+      check_readers(commit->gtrid);
+    }
     writing_.push_back(std::move(*persist));
   } else if (const auto* told = std::get_if<Reply>(&effect)) {
     reply(*told);
@@ -190,24 +194,50 @@ void World::link_up(Rm& rm) {
   event(LinkUp{rm.id, random_(), 500 + rm.id});
 }
 
-// Both ends notice; what was on its way is lost. Running verbs go on (rule 15).
-void World::end_session(Rm& rm) {
-  note("! link down " + std::to_string(rm.id));
-  rm.linked = false;
-  rm.inbox.clear();
-  rm.outbox.clear();
+// The resource manager's end of the session is over, the coordinator's is not yet: what was sent
+// before may still arrive. Running verbs go on (rule 15).
+void World::hang_up(Rm& rm) {
+  if (!rm.linked || rm.hung_up) return;
+  note("! session over at " + std::to_string(rm.id));
+  rm.hung_up = true;
   for (auto at = rm.branches.begin(); at != rm.branches.end();) {
     RmBranch& branch = at->second;
     const bool waits = branch.state == State::worked || branch.state == State::read_only ||
                        branch.state == State::refused;
     branch.old_session = branch.state != State::prepared;
+    if (branch.state == State::read_only && at_work(at->first.gtrid)) {
+      lost_readers_.insert(at->first.gtrid);
+    }
     at = waits ? rm.branches.erase(at) : std::next(at);
   }
+}
+
+// The coordinator notices as well; what was on its way is lost.
+void World::end_session(Rm& rm) {
+  hang_up(rm);
+  note("! link down " + std::to_string(rm.id));
+  rm.linked = rm.hung_up = false;
+  rm.inbox.clear();
+  rm.outbox.clear();
   event(LinkDown{rm.id});
+}
+
+// Does a branch of this transaction still have work to do?
+bool World::at_work(const std::string& gtrid) const {
+  return std::any_of(rms_.begin(), rms_.end(), [&](const Rm& rm) {
+    const bool sent = std::any_of(rm.inbox.begin(), rm.inbox.end(), [&](const Effect& effect) {
+      const auto* start = std::get_if<Start>(&effect);
+      return start && start->xid.gtrid == gtrid;
+    });
+    return sent || std::any_of(rm.branches.begin(), rm.branches.end(), [&](const auto& one) {
+             return one.first.gtrid == gtrid && one.second.state == State::running;
+           });
+  });
 }
 
 void World::crash(Rm& rm) {
   note("! resource manager crashes " + std::to_string(rm.id));
+  hang_up(rm);
   for (auto& [xid, branch] : rm.branches) {  // what is being written may be there or not
     if (branch.state == State::preparing && chance(50)) branch.state = State::prepared;
     if (branch.state == State::committing && chance(50)) commit(rm, xid, branch);
@@ -218,11 +248,12 @@ void World::crash(Rm& rm) {
     if (chance(50)) rm.branches.emplace(xid, branch);
   }
   rm.rolled_back.clear();
-  if (rm.linked) end_session(rm);
+  if (!rm.linked) return;
+  if (chance(50)) end_session(rm);
 }
 
 void World::deliver(Rm& rm) {
-  if (rm.inbox.empty()) return;
+  if (rm.inbox.empty() || rm.hung_up) return;
   const Effect effect = std::move(rm.inbox.front());
   rm.inbox.pop_front();
   using Verb = Acknowledged::Verb;
@@ -420,6 +451,11 @@ void World::check_commit(const Commit& effect) {
   fault("Commit of a branch that no durable record names");
 }
 
+// Rule 11: what a read-only voter read is locked until all have finished.
+void World::check_readers(const std::string& gtrid) {
+  if (lost_readers_.contains(gtrid)) fault("a reader's locks were lost, and it committed");
+}
+
 // Invariant 2: what a transaction was once told it is told for ever, or that it is forgotten.
 void World::check_told(const std::string& gtrid, const Outcome& outcome) {
   if (outcome.verdict != Verdict::committed && outcome.verdict != Verdict::aborted) return;
@@ -431,6 +467,7 @@ void World::check_told(const std::string& gtrid, const Outcome& outcome) {
     fault(std::string("told ") + std::string(name(first->second)) + ", then " +
           std::string(name(outcome.verdict)));
   }
+  if (outcome.verdict == Verdict::committed) check_readers(gtrid);
   const bool committed_somewhere = done_.contains(gtrid);
   if (outcome.verdict == Verdict::aborted && committed_somewhere) {
     fault("told aborted although a branch has committed");
@@ -449,7 +486,10 @@ void World::check_told(const std::string& gtrid, const Outcome& outcome) {
 void World::heal() {
   calm_ = true;
   note("! healed");
-  for (Rm& rm : rms_) link_up(rm);
+  for (Rm& rm : rms_) {
+    if (rm.hung_up) end_session(rm);
+    link_up(rm);
+  }
   for (int period = 0; period < 3 && faults_.empty(); ++period) {
     for (int i = 0; i < 400 && faults_.empty(); ++i) {
       for (Rm& rm : rms_) {

@@ -39,6 +39,7 @@ class World {
   struct Rm {
     RmId id = 0;
     bool linked = false;
+    bool hung_up = false;      // its session is over, and the coordinator has not noticed
     std::deque<Effect> inbox;  // frames on their way here
     std::deque<Event> outbox;  // answers on their way back
     std::map<Xid, RmBranch> branches;
@@ -74,7 +75,9 @@ class World {
   void progress(Rm& rm, const Xid& xid, RmBranch& branch, bool sure);
   void vote(Rm& rm, const Xid& xid, RmBranch& branch, Xa code);
   void link_up(Rm& rm);
+  void hang_up(Rm& rm);
   void end_session(Rm& rm);
+  bool at_work(const std::string& gtrid) const;
   void crash(Rm& rm);
   void commit(Rm& rm, const Xid& xid, const RmBranch& branch);
   Xa commit_verb(Rm& rm, const Xid& xid);
@@ -82,6 +85,7 @@ class World {
   InDoubtListed scan(Rm& rm);
   OutcomeTold evidence(Rm& rm, const AskOutcome& asked);
   void check_commit(const Commit& effect);
+  void check_readers(const std::string& gtrid);
   void check_told(const std::string& gtrid, const Outcome& outcome);
   void check_healed();
   static TxnId id_of(const Xid& xid) { return Gtrid::decode(xid.gtrid)->txn_id(); }
@@ -101,6 +105,7 @@ class World {
   std::map<std::string, Verdict> told_;               // by gtrid, for good
   std::map<std::string, std::set<std::string>> yes_;  // gtrid → bquals that voted yes
   std::map<std::string, std::set<std::string>> done_;  // gtrid → bquals that were committed
+  std::set<std::string> lost_readers_;                 // gtrids of which a reader ended too early
   std::set<std::string> no_;                           // gtrids with a no vote
   std::vector<std::string> faults_;
   std::vector<std::string> history_;
