@@ -375,7 +375,8 @@ std::function<void()> Engine::Impl::flush_of(const Effect& effect) {
 
 void Engine::Impl::perform(Persist& effect) {
   ++persists_open_;
-  writes_.push_back({effect.ticket, mutations(effect.record), effect.forced, effect.refusable});
+  writes_.push_back({effect.ticket, mutations(effect.record),
+                     effect.forced ? Urgency::now : Urgency::lazy, effect.refusable});
 }
 
 void Engine::Impl::submit_writes() {

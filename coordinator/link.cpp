@@ -280,6 +280,7 @@ void Link::send(Prepare& effect) {
 void Link::send(Commit& effect) {
   wire::Frame frame;
   to_wire(effect.xid, *frame.mutable_commit()->mutable_xid());
+  frame.mutable_commit()->set_awaited(effect.awaited);
   TWOFOLD_CHECK(ask(frame, Verb::commit, effect.branch, std::move(effect.xid)));
 }
 

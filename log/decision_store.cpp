@@ -299,7 +299,7 @@ Result<LogInfo> LmdbDecisionStore::init(const fs::path& directory, const std::st
   }
   const LogIdentity identity{node, {random_number()}, kLogFormat};
   const std::string key(kIdentityKey);
-  const Write write{0, {put(LogTable::meta, key, encode_row(key, identity))}, true, true};
+  const Write write{0, {put(LogTable::meta, key, encode_row(key, identity))}, Urgency::now, true};
   const Write* const writes[] = {&write};
   LmdbTarget target(**environment);
   if (target.apply(target.last_group() + 1, writes) != GroupTarget::Applied::durable) {
@@ -350,7 +350,7 @@ Result<Epoch> LmdbDecisionStore::open_epoch() {
   epoch.current.nonce = random_number();
   auto key = epoch_key(epoch.current.number);
   auto row = encode_row(key, epoch.current);
-  const Write write{0, {put(LogTable::epochs, std::move(key), std::move(row))}, true, true};
+  const Write write{0, {put(LogTable::epochs, std::move(key), std::move(row))}, Urgency::now, true};
   const Write* const writes[] = {&write};
   if (state_->target.apply(state_->target.last_group() + 1, writes) !=
       GroupTarget::Applied::durable) {

@@ -27,8 +27,10 @@ std::size_t bytes_of(const Write& write) {
 struct GroupCommit::State {
   struct Queued {
     Write write;
-    Clock::time_point due;  // when it is written without company; of forced writes: at once
+    Clock::time_point due;  // when it is written without company
   };
+  static constexpr auto kAtOnce = Clock::time_point::min();
+  static constexpr auto kNever = Clock::time_point::max();
 
   State(GroupTarget& group_target, GroupCommitOptions group_options,
         std::function<void(GroupResult)> on_done)
@@ -46,9 +48,10 @@ struct GroupCommit::State {
   std::condition_variable work;  // there may be something for the writer to do
   std::condition_variable idle;  // the writer has told a group, or found no room
   std::deque<Queued> queue;
-  std::uint64_t forced = 0;     // in the queue
-  std::uint64_t in_flight = 0;  // taken from the queue, not told yet
-  bool hurry = false;           // somebody drains
+  Clock::time_point due = kNever;  // the earliest in the queue
+  std::uint64_t in_flight = 0;     // taken from the queue, not told yet
+  std::chrono::nanoseconds sync = std::chrono::milliseconds{1};  // how long the last group took
+  bool hurry = false;                                            // somebody drains
   bool stopping = false;
   int refusals = 0;  // while somebody drains
 
@@ -61,6 +64,9 @@ struct GroupCommit::State {
   std::thread writer;
 
   void run();
+  Clock::time_point due_of(Urgency urgency) const;
+  void enqueue(Write write);
+  void find_due();
   bool wait_for_work(std::unique_lock<std::mutex>& lock);
   std::vector<Write> take();
   void write(std::vector<Write> writes);
@@ -87,7 +93,7 @@ bool GroupCommit::State::wait_for_work(std::unique_lock<std::mutex>& lock) {
     if (full) {
       wake = retry_at;
     } else if (!queue.empty()) {
-      wake = forced > 0 || hurry ? Clock::time_point::min() : queue.front().due;
+      wake = hurry ? kAtOnce : due;
     }
     if (!wake) {
       work.wait(lock);
@@ -99,16 +105,40 @@ bool GroupCommit::State::wait_for_work(std::unique_lock<std::mutex>& lock) {
   }
 }
 
+Clock::time_point GroupCommit::State::due_of(Urgency urgency) const {
+  switch (urgency) {
+    case Urgency::now: return kAtOnce;
+    case Urgency::soon:
+      return Clock::now() + std::min<std::chrono::nanoseconds>(sync, options.lazy_flush);
+    case Urgency::lazy: return Clock::now() + options.lazy_flush;
+  }
+  return kAtOnce;
+}
+
+void GroupCommit::State::enqueue(Write write) {
+  const auto when = due_of(write.urgency);
+  due = std::min(due, when);
+  queue.push_back({std::move(write), when});
+}
+
+// After the queue has lost some. What is left is seldom long, or begins with what is due at once.
+void GroupCommit::State::find_due() {
+  due = kNever;
+  for (auto at = queue.begin(); at != queue.end() && due != kAtOnce; ++at) {
+    due = std::min(due, at->due);
+  }
+}
+
 std::vector<Write> GroupCommit::State::take() {
   std::vector<Write> writes;
   std::size_t bytes = 0;
   while (!queue.empty() && writes.size() < limit) {
     bytes += bytes_of(queue.front().write);
     if (!writes.empty() && bytes > options.group_bytes_max) break;
-    if (queue.front().write.forced) --forced;
     writes.push_back(std::move(queue.front().write));
     queue.pop_front();
   }
+  find_due();
   in_flight = writes.size();
   return writes;
 }
@@ -130,9 +160,11 @@ void GroupCommit::State::write(std::vector<Write> writes) {
   } else {
     refused(writes, result);
   }
+  const auto took = result.sync;
   const bool news = full != was_full || !result.refused.empty() || (!full && !probe);
   if (news) done(std::move(result));
   std::lock_guard lock(mutex);
+  sync = took;
   in_flight = 0;
   idle.notify_all();
 }
@@ -155,19 +187,18 @@ void GroupCommit::State::refused(std::vector<Write>& writes, GroupResult& result
   limit = std::max<std::size_t>(1, writes.size() / 2);
   retry_at = Clock::now() + options.full_retry;
   std::deque<Queued> kept;
-  auto sort_out = [&](Write& write, Clock::time_point due) {
+  auto sort_out = [&](Write& write, Clock::time_point when) {
     if (!write.refusable) {
-      kept.push_back({std::move(write), due});
+      kept.push_back({std::move(write), when});
     } else if (write.ticket != 0) {
       result.refused.push_back(write.ticket);
     }
   };
-  for (auto& write : writes) sort_out(write, Clock::time_point::min());
+  for (auto& write : writes) sort_out(write, kAtOnce);
   std::lock_guard lock(mutex);
   for (auto& queued : queue) sort_out(queued.write, queued.due);
   queue = std::move(kept);
-  forced = static_cast<std::uint64_t>(std::count_if(
-      queue.begin(), queue.end(), [](const Queued& queued) { return queued.write.forced; }));
+  find_due();
   in_flight = result.refused.size();
   if (hurry || stopping) ++refusals;
 }
@@ -192,8 +223,7 @@ GroupCommit::~GroupCommit() {
 void GroupCommit::submit(Write write) {
   {
     std::lock_guard lock(state_->mutex);
-    if (write.forced) ++state_->forced;
-    state_->queue.push_back({std::move(write), Clock::now() + state_->options.lazy_flush});
+    state_->enqueue(std::move(write));
   }
   state_->work.notify_one();
 }
@@ -202,11 +232,7 @@ void GroupCommit::submit(std::vector<Write> writes) {
   if (writes.empty()) return;
   {
     std::lock_guard lock(state_->mutex);
-    const auto due = Clock::now() + state_->options.lazy_flush;
-    for (auto& write : writes) {
-      if (write.forced) ++state_->forced;
-      state_->queue.push_back({std::move(write), due});
-    }
+    for (auto& write : writes) state_->enqueue(std::move(write));
   }
   state_->work.notify_one();
 }

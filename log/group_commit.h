@@ -26,11 +26,18 @@ struct Mutation {
   std::string value;  // erase_range: the first key that stays; empty: none does
 };
 
+// How long a write may wait for company.
+enum class Urgency : std::uint8_t {
+  now,   // not at all
+  soon,  // about one forced write, so that it rides with what comes next (rule 13)
+  lazy,  // up to lazy_flush (rule 6)
+};
+
 struct Write {
   std::uint64_t ticket = 0;         // the caller's; 0: nobody waits for it
   std::vector<Mutation> mutations;  // applied together
-  bool forced = true;               // false: waits up to lazy_flush for company (rule 6)
-  bool refusable = true;            // false: must be written; never answered with refused (rule 23)
+  Urgency urgency = Urgency::now;
+  bool refusable = true;  // false: must be written; never answered with refused (rule 23)
 };
 
 // What became of one group. Sent once per group, in group order. When a group was refused,

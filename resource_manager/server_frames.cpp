@@ -99,7 +99,8 @@ void Server::on_branch_verb(Peer& peer, wire::Frame& frame) {
       });
     case Body::kCommit:
       return with_xid(frame.commit().xid(), [&](Xid xid) {
-        return Commit{requester, std::move(xid), frame.commit().one_phase()};
+        return Commit{requester, std::move(xid), frame.commit().one_phase(),
+                      frame.commit().awaited()};
       });
     case Body::kRollback:
       return with_xid(frame.rollback().xid(), [&](Xid xid) {

@@ -179,6 +179,7 @@ struct Commit {
   RmId rm = 0;
   BranchKey branch;
   Xid xid;
+  bool awaited = false;  // somebody waits until the transaction has ended everywhere (rule 13)
 };
 struct Rollback {
   RmId rm = 0;

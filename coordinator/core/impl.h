@@ -131,7 +131,7 @@ class Coordinator::Impl {
 
   // phase_two.cpp
   void end_branch(Transaction& txn, Branch& branch, Verb verb);
-  void send(RmId rm, BranchKey key, Xid xid, Verb verb);
+  void send(RmId rm, BranchKey key, Xid xid, Verb verb, bool awaited = false);
   void become_unsure(Transaction& txn, Branch& branch);
   void retry_later(Transaction& txn, Branch& branch);
   void branch_done(Transaction& txn, Branch& branch);

@@ -10,9 +10,9 @@ namespace twofold::coordinator {
 
 // ---- verbs --------------------------------------------------------------------------------------
 
-void Coordinator::Impl::send(RmId rm, BranchKey key, Xid xid, Verb verb) {
+void Coordinator::Impl::send(RmId rm, BranchKey key, Xid xid, Verb verb, bool awaited) {
   switch (verb) {
-    case Verb::commit: return emit(Commit{rm, key, std::move(xid)});
+    case Verb::commit: return emit(Commit{rm, key, std::move(xid), awaited});
     case Verb::rollback: return emit(Rollback{rm, key, std::move(xid)});
     case Verb::release: return emit(Release{rm, key, std::move(xid)});
     case Verb::forget: return emit(Forget{rm, key, std::move(xid)});
@@ -31,7 +31,7 @@ void Coordinator::Impl::end_branch(Transaction& txn, Branch& branch, Verb verb) 
   rms_[branch.rm].unsure.erase(key(txn, branch));
   branch.retry_at.reset();
   branch.state = BranchState::ending;
-  send(branch.rm, key(txn, branch), xid(txn, branch), verb);
+  send(branch.rm, key(txn, branch), xid(txn, branch), verb, waited_for(txn));
 }
 
 void Coordinator::Impl::become_unsure(Transaction& txn, Branch& branch) {

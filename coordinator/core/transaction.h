@@ -60,6 +60,12 @@ struct Transaction {
   std::vector<std::pair<Phase, Time>> phases;
 };
 
+// Does somebody wait until it has ended everywhere (rule 9)?
+inline bool waited_for(const Transaction& txn) {
+  return std::any_of(txn.waiters.begin(), txn.waiters.end(),
+                     [](const Waiter& waiter) { return waiter.at_end; });
+}
+
 inline bool all_done(const Transaction& txn) {
   return std::all_of(txn.branches.begin(), txn.branches.end(),
                      [](const Branch& branch) { return branch.state == BranchState::done; });

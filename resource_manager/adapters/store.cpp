@@ -259,6 +259,7 @@ void Store::persist(PersistPrepare effect) {
 // locks stay until it is durable, and then the next snapshot shows them.
 void Store::persist(PersistCommit effect) {
   Write write;
+  write.urgency = effect.may_wait ? Urgency::soon : Urgency::now;
   write.refusable = effect.one_phase;
   Pending pending;
   WriteSet writes;
@@ -294,7 +295,7 @@ void Store::persist(PersistRollback effect) {
   auto node = prepared_.extract(prepared_key(effect.xid));
   TWOFOLD_CHECK(!node.empty());
   Write write;
-  write.forced = false;
+  write.urgency = Urgency::lazy;
   write.refusable = false;
   write.mutations.push_back(erase_row(kPrepared, std::move(node.key())));
   Pending pending;
@@ -304,7 +305,7 @@ void Store::persist(PersistRollback effect) {
 
 void Store::persist(PersistNode effect) {
   Write write;
-  write.forced = effect.forced;
+  write.urgency = effect.forced ? Urgency::now : Urgency::lazy;
   write.refusable = false;
   write.mutations.push_back(put_row(kNodes, effect.record.node, encode_node(effect.record)));
   if (effect.purge) {

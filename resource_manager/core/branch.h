@@ -51,15 +51,23 @@ struct OpenScan {
   std::size_t told = 0;
 };
 
+// A Recover that waits until the rollbacks before it are durable.
+struct WaitingScan {
+  Requester requester;
+  std::uint32_t batch = 0;
+  std::uint64_t rollback = 0;  // the ticket of the newest of them
+};
+
 struct Node {
   NodeRecord record;            // as last handed to the adapter; log_id 0: never seen
   std::uint64_t counter = 0;    // of the newest session of record.epoch that was asked for
   ConnectionId connection = 0;  // the current session's; 0: there is none
   std::optional<PendingSession> pending;
-  std::uint64_t ticket = 0;      // of the forced record that is not durable yet; 0: none
-  std::size_t busy = 0;          // branches that are
-  std::list<Branch> branches;    // oldest first
-  std::optional<OpenScan> scan;  // of the current session
+  std::uint64_t ticket = 0;                 // of the forced record that is not durable yet; 0: none
+  std::size_t busy = 0;                     // branches that are
+  std::list<Branch> branches;               // oldest first
+  std::optional<OpenScan> scan;             // of the current session
+  std::optional<WaitingScan> waiting_scan;  // likewise
 };
 
 // Whose answer a persist effect's ticket brings. Branch tickets name their branch, so no table is

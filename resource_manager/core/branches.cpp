@@ -274,11 +274,12 @@ void Branches::Impl::prepared(Branch& branch) {
 
 // Rule 13: the prepared record is durable and the commit is queued in this very step, so whoever
 // gets a lock now reads the applied value, and whatever he writes is queued, and so durable, after
-// it.
-void Branches::Impl::commit_prepared(Branch& branch) {
+// it. With the locks gone and nobody waiting for the end, the record need not be forced at once.
+void Branches::Impl::commit_prepared(Branch& branch, bool awaited) {
   set_state(branch, BranchState::committing);
   branch.ticket = make_ticket(branch.id, TicketKind::commit);
-  emit(PersistCommit{branch.ticket, branch.id, branch.xid, false});
+  emit(PersistCommit{branch.ticket, branch.id, branch.xid, false,
+                     options_.early_release && !awaited});
   if (options_.early_release) release_locks(branch);
 }
 
@@ -298,7 +299,7 @@ void Branches::Impl::commit_one_phase(Branch& branch) {
   branch.then = Then::commit_one_phase;
   set_state(branch, BranchState::committing);
   branch.ticket = make_ticket(branch.id, TicketKind::commit);
-  emit(PersistCommit{branch.ticket, branch.id, branch.xid, true});
+  emit(PersistCommit{branch.ticket, branch.id, branch.xid, true, false});
 }
 
 void Branches::Impl::committed(Branch& branch) {
@@ -313,7 +314,8 @@ void Branches::Impl::committed(Branch& branch) {
 // this record. If a crash loses the record, it has lost all of that as well, and the branch is
 // prepared again with its locks, until the coordinator's scan rolls it back again.
 void Branches::Impl::roll_back_prepared(Branch& branch) {
-  emit(PersistRollback{make_ticket(branch.id, TicketKind::rollback), branch.id, branch.xid});
+  newest_rollback_ = make_ticket(branch.id, TicketKind::rollback);
+  emit(PersistRollback{newest_rollback_, branch.id, branch.xid});
   ++counts_.rolled_back;
   answer_asked(branch, Xa::rbrollback, "rolled back before its vote");
   answer_closing(branch, Xa::ok);
@@ -337,6 +339,7 @@ void Branches::Impl::on(Persisted event) {
     }
     return;
   }
+  if (ticket_kind(event.ticket) == TicketKind::rollback) return rollback_durable(event.ticket);
   Branch* branch = find(ticket_branch(event.ticket));
   if (!branch || branch->ticket != event.ticket) return;
   branch->ticket = 0;

@@ -52,7 +52,7 @@ class Branches::Impl {
   void vote(Branch& branch);
   void prepared(Branch& branch);
   void vote_no_room(Branch& branch);
-  void commit_prepared(Branch& branch);
+  void commit_prepared(Branch& branch, bool awaited);
   void commit_one_phase(Branch& branch);
   void committed(Branch& branch);
   void roll_back_prepared(Branch& branch);
@@ -101,6 +101,11 @@ class Branches::Impl {
                     std::vector<Refusal> refusals = {});
   void answer_closing(Branch& branch, Xa code, std::string_view text = {}, bool no_room = false);
 
+  // ---- scans (recovery.cpp) -------------------------------------------------------------------
+  void rollback_durable(std::uint64_t ticket);
+  void begin_scan(Node& node, const Requester& requester, std::uint32_t batch);
+  void tell_batch(Node& node, const Requester& requester, std::uint32_t batch);
+
   // ---- sessions (sessions.cpp) ----------------------------------------------------------------
   std::optional<RefuseSession> refusal(const SessionRequested& request) const;
   void record_session(Node& node, const SessionRequested& request);
@@ -131,6 +136,7 @@ class Branches::Impl {
   std::vector<BranchId> ready_;                    // granted all their locks in this step
   BranchId newest_branch_ = 0;
   std::uint64_t newest_node_ticket_ = 0;
+  std::uint64_t newest_rollback_ = 0;  // the ticket of the newest that is not durable; 0: all are
   bool room_ = true;
   bool accept_ = false;  // a pending session may have become acceptable
   Counts counts_;

@@ -99,6 +99,7 @@ struct Commit {
   Requester requester;
   Xid xid;
   bool one_phase = false;
+  bool awaited = false;  // somebody waits for the end of all branches
 };
 struct Rollback {
   Requester requester;
@@ -187,6 +188,7 @@ struct PersistCommit {  // applies the write set, leaves the outcome row (rule 1
   BranchId branch = 0;
   Xid xid;
   bool one_phase = false;  // then nothing was prepared before, and it may be refused
+  bool may_wait = false;   // about one forced write, for company: nobody waits for it (rule 13)
 };
 struct PersistRollback {  // of a prepared branch; unforced (rule 4)
   std::uint64_t ticket = 0;

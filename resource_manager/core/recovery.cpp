@@ -21,22 +21,49 @@ constexpr std::uint32_t kBatchMax = 10'000;  // keeps an answer well below a fra
 // Lists the node's branches whatever their log, so that those of an unknown one are reported (rule
 // 2). What is listed is fixed at the start of the scan: a branch that becomes prepared later is for
 // the next.
+// A rollback that is not durable yet may be undone by a crash; its branch would be listed again
+// after a scan that lacked it, and by then the floor may have passed it (rule 6). So a scan waits
+// until the rollbacks before it are durable.
 void Branches::Impl::on(Recover event) {
   Node* node = session_of(event.requester);
   if (!node) return;
-  if (event.start) {
-    node->scan.emplace();
-    for (const Branch& branch : node->branches) {
-      if (listed(branch)) node->scan->xids.push_back(branch.xid);
-    }
-    std::sort(node->scan->xids.begin(), node->scan->xids.end());
-  } else if (!node->scan) {
+  if (!event.start) {
+    if (node->scan) return tell_batch(*node, event.requester, event.batch);
     return answer(event.requester, Xa::er_inval,
                   "no scan is open in this session: begin one with start");
   }
-  OpenScan& scan = *node->scan;
-  AnswerRecover told{event.requester, {}, false};
-  const std::uint32_t batch = std::clamp(event.batch, 1u, kBatchMax);
+  node->scan.reset();
+  if (node->waiting_scan) {
+    answer(node->waiting_scan->requester, Xa::er_inval, "a newer scan was begun in this session");
+    node->waiting_scan.reset();
+  }
+  if (newest_rollback_ == 0) return begin_scan(*node, event.requester, event.batch);
+  node->waiting_scan = {event.requester, event.batch, newest_rollback_};
+}
+
+// Records become durable in order, so this one tells of all before it.
+void Branches::Impl::rollback_durable(std::uint64_t ticket) {
+  if (newest_rollback_ == ticket) newest_rollback_ = 0;
+  for (auto& [name, node] : nodes_) {
+    if (!node.waiting_scan || node.waiting_scan->rollback != ticket) continue;
+    const WaitingScan asked = *std::exchange(node.waiting_scan, std::nullopt);
+    begin_scan(node, asked.requester, asked.batch);
+  }
+}
+
+void Branches::Impl::begin_scan(Node& node, const Requester& requester, std::uint32_t batch) {
+  node.scan.emplace();
+  for (const Branch& branch : node.branches) {
+    if (listed(branch)) node.scan->xids.push_back(branch.xid);
+  }
+  std::sort(node.scan->xids.begin(), node.scan->xids.end());
+  tell_batch(node, requester, batch);
+}
+
+void Branches::Impl::tell_batch(Node& node, const Requester& requester, std::uint32_t asked) {
+  OpenScan& scan = *node.scan;
+  AnswerRecover told{requester, {}, false};
+  const std::uint32_t batch = std::clamp(asked, 1u, kBatchMax);
   for (; scan.told < scan.xids.size() && told.branches.size() < batch; ++scan.told) {
     const Branch* branch = find(scan.xids[scan.told]);
     if (!branch || !listed(*branch)) continue;  // ended since the scan began
@@ -44,7 +71,7 @@ void Branches::Impl::on(Recover event) {
     told.branches.push_back({branch->xid, branch->busy, now_ - since});
   }
   told.end = scan.told == scan.xids.size();
-  if (told.end) node->scan.reset();
+  if (told.end) node.scan.reset();
   emit(std::move(told));
 }
 

@@ -113,6 +113,7 @@ void Branches::Impl::on(ConnectionClosed event) {
 void Branches::Impl::end_session(Node& node) {
   node.connection = 0;
   node.scan.reset();
+  node.waiting_scan.reset();
   for (auto at = node.branches.begin(); at != node.branches.end();) {
     Branch& branch = *at++;  // it may be destroyed
     end_with_session(branch);

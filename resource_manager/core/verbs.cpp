@@ -163,7 +163,7 @@ void Branches::Impl::on(Commit event) {
     case BranchState::prepared:
       if (event.one_phase) return wrong_state(event.requester, "commit in one phase", branch);
       branch.closing.push_back(event.requester);
-      return commit_prepared(branch);
+      return commit_prepared(branch, event.awaited);
     case BranchState::active:
       if (!event.one_phase) return wrong_state(event.requester, "commit", branch);
       branch.asked = event.requester;

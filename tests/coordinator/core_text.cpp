@@ -183,7 +183,9 @@ struct EffectText {
     return "Persist #" + std::to_string(effect.ticket) + " " + text(effect.record) +
            (effect.forced ? " (forced)" : " (unforced)");
   }
-  std::string operator()(const Commit& effect) const { return verb("Commit", effect); }
+  std::string operator()(const Commit& effect) const {
+    return verb("Commit", effect) + (effect.awaited ? " awaited" : "");
+  }
   std::string operator()(const Rollback& effect) const { return verb("Rollback", effect); }
   std::string operator()(const Release& effect) const { return verb("Release", effect); }
   std::string operator()(const Forget& effect) const { return verb("Forget", effect); }

@@ -105,13 +105,13 @@ class Told {
 };
 
 Write forced(std::uint64_t ticket) {
-  return {ticket, {}, true, true};
+  return {ticket, {}, Urgency::now, true};
 }
 Write unforced(std::uint64_t ticket) {
-  return {ticket, {}, false, false};
+  return {ticket, {}, Urgency::lazy, false};
 }
 Write must_write(std::uint64_t ticket) {
-  return {ticket, {}, true, false};
+  return {ticket, {}, Urgency::now, false};
 }
 
 TEST(GroupCommit, WritesWhatArrivedDuringTheLastSyncAsOneGroup) {
@@ -148,7 +148,7 @@ TEST(GroupCommit, LimitsAGroupByWritesAndBytes) {
   commit.submit(forced(1));
   target.wait_until_entered(1);
   auto large = [](std::uint64_t ticket, std::size_t bytes) {
-    return Write{ticket, {{Mutation::Kind::put, 0, "k", std::string(bytes, 'x')}}, true, true};
+    return Write{ticket, {{Mutation::Kind::put, 0, "k", std::string(bytes, 'x')}}, Urgency::now, true};
   };
   commit.submit({forced(2), forced(3), forced(4), large(5, 500), large(6, 60), large(7, 60)});
   target.release();
@@ -178,6 +178,19 @@ TEST(GroupCommit, UnforcedWritesGoAloneAfterAWhile) {
   GroupCommit commit(target, options, told.handler());
   commit.submit(unforced(1));
   EXPECT_THAT(told.next().durable, ElementsAre(1));
+}
+
+TEST(GroupCommit, SoonDoesNotWaitForWhatIsLazy) {
+  ManualTarget target(false);
+  Told told;
+  GroupCommitOptions options;
+  options.lazy_flush = kNever;
+  GroupCommit commit(target, options, told.handler());
+  Write soon = unforced(2);
+  soon.urgency = Urgency::soon;
+  commit.submit(unforced(1));
+  commit.submit(std::move(soon));  // about as long as a forced write, and takes the other along
+  EXPECT_THAT(told.next().durable, ElementsAre(1, 2));
 }
 
 TEST(GroupCommit, DrainDoesNotWaitForCompany) {
@@ -322,7 +335,7 @@ TEST(GroupCommit, ManyWritesKeepTheirOrder) {
   Told told;
   GroupCommit commit(target, {}, told.handler());
   for (std::uint64_t ticket = 1; ticket <= 20'000; ++ticket) {
-    commit.submit({ticket, {}, ticket % 3 != 0, true});
+    commit.submit({ticket, {}, ticket % 3 == 0 ? Urgency::lazy : Urgency::now, true});
   }
   EXPECT_TRUE(commit.drain());
   std::uint64_t expected = 1;

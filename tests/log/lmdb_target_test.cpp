@@ -297,9 +297,9 @@ TEST(GroupCommitOnLmdb, RefusesWhileFullAndWritesTheRestWhenThereIsRoom) {
   });
   std::optional<FileSizeLimit> limit(std::in_place, fs::file_size(root.path() / "data.mdb"));
   const std::string large(50'000, 'x');
-  commit.submit({Write{1, {put("refusable", large)}, true, true},
-                 Write{2, {put("must", large)}, true, false},
-                 Write{3, {put("must", "later")}, false, false}});
+  commit.submit({Write{1, {put("refusable", large)}, Urgency::now, true},
+                 Write{2, {put("must", large)}, Urgency::now, false},
+                 Write{3, {put("must", "later")}, Urgency::lazy, false}});
   {
     std::unique_lock lock(mutex);
     changed.wait(lock, [&] { return full && !refused.empty(); });

@@ -338,5 +338,40 @@ TEST(Restart, PreparedBranchesAreBackWithTheirLocks) {
   EXPECT_EQ(summary(core.step(core.rollback(kSessionTwo))), "PersistRollback, XA_OK");
 }
 
+// Rule 6: a crash could bring back what is not durably rolled back, after a scan without it.
+TEST(Scan, WaitsForTheRollbacksBeforeIt) {
+  Core core;
+  core.open();
+  core.prepared(kSessionOne, write_locks({"a"}));
+  core.prepared(make_xid(2), write_locks({"b"}));
+  core.step(core.rollback(kSessionOne));
+  const std::uint64_t first = core.last<PersistRollback>().ticket;
+  core.step(core.rollback(make_xid(2)));
+  const std::uint64_t second = core.last<PersistRollback>().ticket;
+  EXPECT_EQ(summary(core.step(Recover{core.ask()})), "");
+  const Requester scanner = core.asked();
+  EXPECT_EQ(summary(core.step(Persisted{first})), "");
+  // A rollback after the scan has begun is none of its business.
+  core.prepared(make_xid(3), write_locks({"c"}));
+  core.step(core.rollback(make_xid(3)));
+  const std::uint64_t third = core.last<PersistRollback>().ticket;
+  EXPECT_EQ(summary(core.step(Persisted{second})), "listed=none");
+  EXPECT_EQ(core.last<AnswerRecover>().requester, scanner);
+  EXPECT_EQ(summary(core.step(Persisted{third})), "");
+  EXPECT_EQ(summary(core.step(Recover{core.ask()})), "listed=none");
+}
+
+TEST(Scan, ThatWaitsEndsWithItsSessionOrANewerOne) {
+  Core core;
+  core.open();
+  core.prepared(kSessionOne, write_locks({"a"}));
+  core.step(core.rollback(kSessionOne));
+  const std::uint64_t ticket = core.last<PersistRollback>().ticket;
+  core.step(Recover{core.ask()});
+  EXPECT_EQ(summary(core.step(Recover{core.ask()})), "XAER_INVAL");  // to the older one
+  core.step(ConnectionClosed{1});
+  EXPECT_EQ(summary(core.step(Persisted{ticket})), "");
+}
+
 }  // namespace
 }  // namespace twofold::resource_manager

@@ -34,12 +34,28 @@ TEST(BranchCore, EarlyPrepareThenCommit) {
   core.step(core.commit(kOne));
   ASSERT_EQ(summary(core.effects), "PersistCommit");
   EXPECT_FALSE(core.last<PersistCommit>().one_phase);
+  EXPECT_TRUE(core.last<PersistCommit>().may_wait);
   core.step(Persisted{core.last<PersistCommit>().ticket});
   EXPECT_EQ(summary(core.effects), "XA_OK");
   EXPECT_EQ(core.last<Answer>().requester, core.asked());
   core.expect_empty();
   EXPECT_EQ(core.branches.counts().committed, 1u);
   EXPECT_EQ(core.branches.counts().voted_yes, 1u);
+}
+
+// Rule 13: only when the locks are gone and nobody waits for the end.
+TEST(BranchCore, ACommitIsForcedAtOnceIfSomebodyWaitsForIt) {
+  for (const bool early : {true, false}) {
+    for (const bool awaited : {true, false}) {
+      Options options = Core::default_options();
+      options.early_release = early;
+      Core core(options);
+      core.open();
+      core.prepared(kOne, write_locks({"a"}));
+      core.step(Commit{core.ask(), kOne, false, awaited});
+      EXPECT_EQ(core.last<PersistCommit>().may_wait, early && !awaited);
+    }
+  }
 }
 
 TEST(BranchCore, WorkThenPrepareInTwoRoundTrips) {

@@ -335,7 +335,7 @@ class World {
         return step(Prepare{ask(one, Verb::prepare, xid), xid, chance(90) ? incarnation_ : 0,
                             chance(90) ? 1u : 2u, chance(90)});
       case 1:
-      case 2: return step(Commit{ask(one, Verb::commit, xid), xid, chance(30)});
+      case 2: return step(Commit{ask(one, Verb::commit, xid), xid, chance(30), chance(50)});
       case 3: return step(Rollback{ask(one, Verb::other, xid), xid});
       case 4: return step(Release{ask(one, Verb::other, xid), xid});
       case 5: return step(Forget{ask(one, Verb::other, xid), xid});
