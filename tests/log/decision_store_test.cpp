@@ -341,7 +341,8 @@ TEST_F(DecisionStoreTest, GroupCommitWritesThroughTheTarget) {
       durable.insert(durable.end(), result.durable.begin(), result.durable.end());
     });
     for (std::uint64_t sequence = 1; sequence <= 100; ++sequence) {
-      commit.submit({sequence, mutations(commit_record({1, sequence}, origin_)), Urgency::now, true});
+      commit.submit(
+          {sequence, mutations(commit_record({1, sequence}, origin_)), Urgency::now, true});
       commit.submit({0, mutations(end_record({1, sequence}, origin_)), Urgency::lazy, false});
     }
   }
