@@ -2,8 +2,10 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <list>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -14,6 +16,30 @@ namespace twofold::resource_manager {
 
 struct Node;
 
+// A client's thread of control.
+struct Thread {
+  ConnectionId connection = 0;
+  std::uint64_t number = 0;
+  auto operator<=>(const Thread&) const = default;
+};
+
+// What clients asked of an interactive branch, done one after the other.
+struct Item {
+  Requester requester;
+  Thread thread;
+  std::optional<End::Flag> end;  // else it is work
+  std::string work;
+  std::vector<LockRequest> locks;
+  std::vector<Refusal> invalid;
+};
+
+// Why a branch can only be rolled back, for whoever asks it to prepare.
+struct No {
+  Xa code = Xa::rbrollback;
+  std::string text;
+  std::vector<Refusal> refusals;
+};
+
 struct Branch {
   BranchId id = 0;
   Xid xid;
@@ -22,16 +48,23 @@ struct Branch {
   Then then = Then::nothing;
   bool read_only_vote = true;
   bool wrote = false;
-  bool handed = false;   // the adapter has been given its work, so it must be told of its end
-  bool at_work = false;  // its Run has not been answered by Ran
-  bool busy = false;     // an ended session's verb is still with the adapter (rule 15)
-  std::uint64_t work_items = 0;    // rule 10
+  bool handed = false;       // the adapter has been given its work, so it must be told of its end
+  bool at_work = false;      // its Run has not been answered by Ran
+  bool interactive = false;  // clients bring its work
+  bool busy = false;         // an ended session's verb is still with the adapter (rule 15)
+  std::uint64_t work_items = 0;    // done (rule 10)
   std::uint64_t ticket = 0;        // of the persist effect whose answer matters; 0: none
   std::string work;                // until it runs
-  std::vector<LockRequest> locks;  // until PersistPrepare takes them
+  std::vector<LockRequest> locks;  // until they are asked for
   std::string results;             // until they are answered
   std::optional<Requester> asked;  // waits for the work, the vote or the one-phase commit
   std::vector<Requester> closing;  // wait for the end: Commit or Rollback
+  std::deque<Item> items;          // of an interactive branch, behind what is under way
+  std::set<Thread> joined, suspended;
+  std::set<ConnectionId> clients;  // that have ever joined
+  std::optional<No> no;            // with rollback_only
+  Time born;         // its request's first attempt: the youngest is a deadlock's victim
+  Time waits_since;  // while waiting
   Time started;
   Time since;                 // of the vote, once prepared
   Time deadline;              // its own (rule 10)
@@ -55,6 +88,7 @@ struct OpenScan {
 struct WaitingScan {
   Requester requester;
   std::uint32_t batch = 0;
+  bool close = false;
   std::uint64_t rollback = 0;  // the ticket of the newest of them
 };
 
@@ -68,6 +102,9 @@ struct Node {
   std::list<Branch> branches;               // oldest first
   std::optional<OpenScan> scan;             // of the current session
   std::optional<WaitingScan> waiting_scan;  // likewise
+  std::set<BranchId> long_waits;            // have waited for kLongWait, and may wait still
+  std::vector<WaitEdge> told_waits;         // in this session
+  std::optional<Time> report_at;            // when it is looked at them next
 };
 
 // Whose answer a persist effect's ticket brings. Branch tickets name their branch, so no table is

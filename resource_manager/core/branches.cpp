@@ -97,6 +97,7 @@ void Branches::Impl::step(Event event, Time now, std::vector<Effect>& effects) {
   std::visit([this](auto& known) { on(std::move(known)); }, event);
   run_ready();
   accept_sessions();
+  report_waits();
   effects_ = nullptr;
 }
 
@@ -104,6 +105,12 @@ std::optional<Time> Branches::Impl::next_deadline() const {
   std::optional<Time> next;
   if (!deadlines_.empty()) next = deadlines_.begin()->first;
   if (!fences_.empty() && (!next || fences_.begin()->first < *next)) next = fences_.begin()->first;
+  if (!long_at_.empty() && (!next || long_at_.begin()->first < *next)) {
+    next = long_at_.begin()->first;
+  }
+  for (const auto& [name, node] : nodes_) {
+    if (node.report_at && (!next || *node.report_at < *next)) next = node.report_at;
+  }
   return next;
 }
 
@@ -139,6 +146,11 @@ void Branches::Impl::expire() {
   while (!deadlines_.empty() && deadlines_.begin()->first <= now_) {
     expire(*find(deadlines_.begin()->second));
   }
+  while (!long_at_.empty() && long_at_.begin()->first <= now_) {
+    const auto [at, id] = *long_at_.begin();
+    long_at_.erase(long_at_.begin());
+    note_long_wait(id, at - kLongWait);
+  }
   while (!fences_.empty() && fences_.begin()->first <= now_) {
     nodes_.at(fences_.begin()->second).pending->fence_over = true;
     fences_.erase(fences_.begin());
@@ -152,6 +164,9 @@ void Branches::Impl::expire() {
 void Branches::Impl::expire(Branch& branch) {
   if (branch.state == BranchState::waiting) {
     ++counts_.lock_timeouts;
+    if (branch.interactive && now_ < branch.deadline) {
+      return doom(branch, Xa::rbtimeout, describe_wait(branch));
+    }
     answer_asked(branch, Xa::rbtimeout, describe_wait(branch));
   }
   ++counts_.rolled_back;
@@ -169,11 +184,12 @@ Branch& Branches::Impl::create(Node& node, Start& start) {
   branch.node = &node;
   branch.then = start.then;
   branch.read_only_vote = start.read_only_vote;
-  branch.work_items = start.work.empty() ? 0 : 1;
   branch.work = std::move(start.work);
   branch.locks = std::move(start.locks);
   branch.asked = start.requester;
+  branch.interactive = branch.work.empty() && start.then == Then::nothing;
   branch.started = now_;
+  branch.born = now_ - start.age;
   branch.deadline = now_ + start.remaining;
   by_id_.emplace(branch.id, std::prev(node.branches.end()));
   by_gtrid_.emplace(branch.xid.gtrid, &branch);
@@ -189,19 +205,25 @@ void Branches::Impl::on(Start event) {
   if (!event.invalid.empty()) {
     set_state(branch, BranchState::rollback_only);
     answer_asked(branch, Xa::rbintegrity, {}, false, std::move(event.invalid));
-  } else if (locks_.request(branch.id, branch.locks, now_)) {  // all queues at once (rule 12)
+  } else if (branch.interactive) {  // clients bring its work
+    set_state(branch, BranchState::active);
+    set_alarm(branch, branch.deadline);
+    answer_asked(branch, Xa::ok);
+  } else if (acquire(branch)) {
     run(branch);
-  } else if (waits_for_own(branch)) {
-    ++counts_.deadlocks;
-    ++counts_.rolled_back;
-    answer_asked(branch, Xa::rbdeadlock,
-                 "it waits for another branch of its own transaction here: put the work of both in "
-                 "one branch");
-    end(branch);
-  } else {
-    set_alarm(branch,
-              std::min(branch.deadline, now_ + jittered(options_.lock_timeout, branch.xid)));
   }
+}
+
+// Enters all its lock queues at once (rule 12).
+bool Branches::Impl::acquire(Branch& branch) {
+  const std::vector<LockRequest> locks = std::exchange(branch.locks, {});
+  if (locks_.request(branch.id, locks, now_)) return true;
+  set_state(branch, BranchState::waiting);
+  branch.waits_since = now_;
+  long_at_.emplace(now_ + kLongWait, branch.id);
+  set_alarm(branch, std::min(branch.deadline, now_ + jittered(options_.lock_timeout, branch.xid)));
+  break_circles(branch.id);
+  return false;
 }
 
 void Branches::Impl::run(Branch& branch) {
@@ -228,7 +250,9 @@ void Branches::Impl::on(Ran event) {
     case Then::nothing:
       set_state(*branch, BranchState::active);
       set_alarm(*branch, branch->deadline);
-      return answer_asked(*branch, Xa::ok);
+      ++branch->work_items;
+      answer_asked(*branch, Xa::ok);
+      return work_done(*branch);
     case Then::prepare: return vote(*branch);
     case Then::commit_one_phase: return commit_one_phase(*branch);
   }
@@ -239,12 +263,26 @@ void Branches::Impl::on(Ran event) {
 // xa_commit).
 void Branches::Impl::ran_badly(Branch& branch, Ran& ran) {
   TWOFOLD_CHECK(is_rollback(ran.code));
+  if (branch.interactive) branch.no = No{ran.code, ran.text, ran.refusals};
   answer_asked(branch, ran.code, std::move(ran.text), false, std::move(ran.refusals));
   if (branch.then != Then::commit_one_phase) {
-    return set_state(branch, BranchState::rollback_only);
+    set_state(branch, BranchState::rollback_only);
+    return drop_items(branch, Xa::rbrollback, "an earlier work of this branch failed");
   }
   ++counts_.rolled_back;
   discard(branch);
+}
+
+// It can only be rolled back, and lets go of everything at once: nothing that it has read or
+// written will be committed, so rule 11 has nothing to protect.
+void Branches::Impl::doom(Branch& branch, Xa code, std::string text) {
+  branch.no = No{code, text, {}};
+  answer_asked(branch, code, text);
+  drop_items(branch, code, text);
+  if (std::exchange(branch.handed, false)) emit(Discard{branch.id});
+  release_locks(branch);
+  clear_alarm(branch);
+  set_state(branch, BranchState::rollback_only);
 }
 
 void Branches::Impl::vote(Branch& branch) {
@@ -257,7 +295,10 @@ void Branches::Impl::vote(Branch& branch) {
   if (branch.wrote && !room_) return vote_no_room(branch);
   set_state(branch, BranchState::preparing);
   branch.ticket = make_ticket(branch.id, TicketKind::prepare);
-  emit(PersistPrepare{branch.ticket, branch.id, branch.xid, std::move(branch.locks)});
+  branch.handed = true;  // by this, if it has done nothing
+  PersistPrepare prepare{branch.ticket, branch.id, branch.xid, locks_.locks_of(branch.id)};
+  if (branch.interactive) normalise(prepare.locks);
+  emit(std::move(prepare));
 }
 
 void Branches::Impl::vote_no_room(Branch& branch) {
@@ -383,6 +424,9 @@ void Branches::Impl::on(SpaceChanged event) {
 // ---- bookkeeping ------------------------------------------------------------------------------
 
 void Branches::Impl::set_state(Branch& branch, BranchState state) {
+  if (branch.state == BranchState::waiting && state != BranchState::waiting) {
+    long_at_.erase({branch.waits_since + kLongWait, branch.id});
+  }
   counts_.waiting -= branch.state == BranchState::waiting;
   counts_.prepared -= branch.state == BranchState::prepared;
   branch.state = state;
@@ -419,6 +463,7 @@ void Branches::Impl::discard(Branch& branch) {
 }
 
 void Branches::Impl::end(Branch& branch) {
+  if (branch.interactive) leave_threads(branch);
   release_locks(branch);
   clear_alarm(branch);
   verb_ended(branch);
@@ -435,7 +480,8 @@ void Branches::Impl::end(Branch& branch) {
 // and a branch that was granted its locks and ended in one step does not run.
 void Branches::Impl::run_ready() {
   for (const BranchId id : ready_) {
-    if (Branch* branch = find(id)) run(*branch);  // not if it ended in this very step
+    Branch* branch = find(id);  // not if it ended, or waits no more, since this very step
+    if (branch && branch->state == BranchState::waiting) run(*branch);
   }
   ready_.clear();
 }
@@ -456,17 +502,9 @@ Branch* Branches::Impl::find(const Xid& xid) {
   return at == last ? nullptr : at->second;
 }
 
-bool Branches::Impl::waits_for_own(const Branch& branch) const {
-  if (by_gtrid_.count(branch.xid.gtrid) < 2) return false;
-  const std::vector<BranchId> blockers = locks_.waits_for(branch.id);
-  return std::any_of(blockers.begin(), blockers.end(), [&](BranchId id) {
-    const Branch* other = find(id);
-    return other && other->xid.gtrid == branch.xid.gtrid;
-  });
-}
-
 std::string Branches::Impl::describe_wait(const Branch& branch) const {
-  const auto waited = std::chrono::duration_cast<std::chrono::milliseconds>(now_ - branch.started);
+  const auto waited =
+      std::chrono::duration_cast<std::chrono::milliseconds>(now_ - branch.waits_since);
   std::string text = "waited " + std::to_string(waited.count()) + " ms for ";
   const std::optional<LockTable::Wait> wait = locks_.first_wait(branch.id);
   if (!wait) return text + "its locks: retry";

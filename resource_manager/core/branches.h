@@ -24,6 +24,9 @@ struct Options {
   bool early_release = true;                         // rule 13
 };
 
+// A wait for locks is told to the coordinator when it has lasted so long (rule 12).
+inline constexpr Duration kLongWait = std::chrono::milliseconds{20};
+
 enum class BranchState : std::uint8_t {
   waiting,        // for locks
   running,        // its work is with the adapter

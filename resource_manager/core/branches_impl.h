@@ -1,6 +1,6 @@
 // The branch core's inside, one class over several files by subject: branches.cpp (a branch's
-// life), verbs.cpp (what a coordinator asks of a branch), recovery.cpp (scans, outcomes, marks) and
-// sessions.cpp (who may ask).
+// life), verbs.cpp (what a coordinator asks of a branch), threads.cpp (what clients do in one),
+// waits.cpp (deadlocks), recovery.cpp (scans, outcomes, marks) and sessions.cpp (who may ask).
 #pragma once
 
 #include <map>
@@ -40,6 +40,9 @@ class Branches::Impl {
   void on(Recover event);
   void on(AskOutcome event);
   void on(Mark event);
+  void on(Join event);
+  void on(Execute event);
+  void on(End event);
   void on(Ran event);
   void on(Persisted event);
   void on(Refused event);
@@ -58,6 +61,7 @@ class Branches::Impl {
   void roll_back_prepared(Branch& branch);
   void finish_rollback(Branch& branch);
   void ran_badly(Branch& branch, Ran& ran);
+  void doom(Branch& branch, Xa code, std::string text);
 
   void set_state(Branch& branch, BranchState state);
   void set_alarm(Branch& branch, Time at);
@@ -75,8 +79,31 @@ class Branches::Impl {
   Branch* find(BranchId id);
   const Branch* find(BranchId id) const;
   Branch* find(const Xid& xid);
-  bool waits_for_own(const Branch& branch) const;
   std::string describe_wait(const Branch& branch) const;
+
+  // ---- what clients do in an interactive branch (threads.cpp) ----------------------------------
+  Branch* client_target(const Requester& requester, const Xid& xid);
+  void next_item(Branch& branch);
+  void begin_work(Branch& branch, Item& item);
+  void end_part(Branch& branch, const Item& item);
+  void work_done(Branch& branch);
+  void drop_items(Branch& branch, Xa code, const std::string& text);
+  void leave_threads(Branch& branch);
+  void client_gone(ConnectionId connection);
+  void client_gone(Branch& branch, ConnectionId connection);
+
+  // ---- deadlocks (waits.cpp) ------------------------------------------------------------------
+  bool acquire(Branch& branch);  // true: it holds its locks; else it waits, or has been ended
+  void break_circles(BranchId waiter);
+  struct Circle {
+    std::vector<Branch*> waiters;
+    bool own = false;  // closed by another branch of the waiter's own transaction
+  };
+  Circle circle_of(Branch& waiter);
+  void end_victim(Branch& victim, const Branch& waiter);
+  void note_long_wait(BranchId id, Time since);
+  void report_waits();
+  void report_waits(Node& node);
 
   // ---- verbs (verbs.cpp) ----------------------------------------------------------------------
 
@@ -90,7 +117,8 @@ class Branches::Impl {
   std::optional<Target> target(const Requester& requester, const Xid& xid);
   bool may_start(Node& node, const Start& start);
   std::optional<Target> known_target(const Requester& requester, const Xid& xid);
-  bool items_match(Branch& branch, const Prepare& prepare);
+  bool may_vote(Branch& branch, const Requester& requester, std::string_view verb,
+                std::uint64_t incarnation, std::uint64_t work_items);
 
   void answer(const Requester& requester, Xa code, std::string text = {});
   void wrong_state(const Requester& requester, std::string_view verb, const Branch& branch);
@@ -103,8 +131,8 @@ class Branches::Impl {
 
   // ---- scans (recovery.cpp) -------------------------------------------------------------------
   void rollback_durable(std::uint64_t ticket);
-  void begin_scan(Node& node, const Requester& requester, std::uint32_t batch);
-  void tell_batch(Node& node, const Requester& requester, std::uint32_t batch);
+  void begin_scan(Node& node, const Requester& requester, std::uint32_t batch, bool close);
+  void tell_batch(Node& node, const Requester& requester, std::uint32_t batch, bool close);
 
   // ---- sessions (sessions.cpp) ----------------------------------------------------------------
   std::optional<RefuseSession> refusal(const SessionRequested& request) const;
@@ -132,8 +160,11 @@ class Branches::Impl {
   // searched within one gtrid, where the order does not matter.
   std::unordered_multimap<std::string_view, Branch*> by_gtrid_;
   std::set<std::pair<Time, BranchId>> deadlines_;
-  std::set<std::pair<Time, std::string>> fences_;  // of pending sessions, by node
-  std::vector<BranchId> ready_;                    // granted all their locks in this step
+  std::map<Thread, BranchId> threads_;                  // joined, not suspended
+  std::map<ConnectionId, std::set<BranchId>> clients_;  // which branches they have had a part in
+  std::set<std::pair<Time, BranchId>> long_at_;         // when a wait has lasted kLongWait
+  std::set<std::pair<Time, std::string>> fences_;       // of pending sessions, by node
+  std::vector<BranchId> ready_;                         // granted all their locks in this step
   BranchId newest_branch_ = 0;
   std::uint64_t newest_node_ticket_ = 0;
   std::uint64_t newest_rollback_ = 0;  // the ticket of the newest that is not durable; 0: all are

@@ -6,15 +6,30 @@ namespace twofold::resource_manager {
 
 namespace {
 
-constexpr std::array<std::string_view, std::variant_size_v<Event>> kEventNames{
-    "SessionRequested", "ConnectionClosed", "Start",        "Prepare",    "Commit", "Rollback",
-    "Release",          "Forget",           "Recover",      "AskOutcome", "Mark",   "Ran",
-    "Persisted",        "Refused",          "SpaceChanged", "Tick"};
+constexpr std::array<std::string_view, std::variant_size_v<Event>> kEventNames{"SessionRequested",
+                                                                               "ConnectionClosed",
+                                                                               "Start",
+                                                                               "Prepare",
+                                                                               "Commit",
+                                                                               "Rollback",
+                                                                               "Release",
+                                                                               "Forget",
+                                                                               "Recover",
+                                                                               "AskOutcome",
+                                                                               "Mark",
+                                                                               "Join",
+                                                                               "Execute",
+                                                                               "End",
+                                                                               "Ran",
+                                                                               "Persisted",
+                                                                               "Refused",
+                                                                               "SpaceChanged",
+                                                                               "Tick"};
 
 constexpr std::array<std::string_view, std::variant_size_v<Effect>> kEffectNames{
     "AcceptSession",  "RefuseSession",      "CloseConnection", "Run",         "Discard",
     "PersistPrepare", "PersistCommit",      "PersistRollback", "PersistNode", "Answer",
-    "AnswerRecover",  "AnswerFromEvidence", "AnswerEvidence",  "Alarm"};
+    "AnswerRecover",  "AnswerFromEvidence", "AnswerEvidence",  "ReportWaits", "Alarm"};
 
 static_assert(!kEventNames.back().empty() && !kEffectNames.back().empty(), "a name is missing");
 

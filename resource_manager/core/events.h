@@ -8,10 +8,10 @@
 //     a one-phase PersistCommit may be answered by one Refused instead, all others must be written
 //     (rule 23);
 //   - each Run is answered by one Ran, later than its own step;
-//   - one SessionRequested per connection, and one ConnectionClosed when that has ended, whoever
-//   ended it.
-// A branch that was Run ends by exactly one Discard, accepted PersistCommit or PersistRollback. One
-// that was never Run is not known to the adapter, and ends without.
+//   - at most one SessionRequested per connection, and one ConnectionClosed when a connection that
+//     was heard of here has ended, whoever ended it.
+// A branch that was Run or prepared ends by exactly one Discard, accepted PersistCommit or
+// PersistRollback. One that was never Run is not known to the adapter, and ends without.
 #pragma once
 
 #include <cstdint>
@@ -99,7 +99,9 @@ struct Commit {
   Requester requester;
   Xid xid;
   bool one_phase = false;
-  bool awaited = false;  // somebody waits for the end of all branches
+  bool awaited = false;           // somebody waits for the end of all branches
+  std::uint64_t incarnation = 0;  // with one_phase, as in Prepare
+  std::uint64_t work_items = 0;
 };
 struct Rollback {
   Requester requester;
@@ -115,8 +117,9 @@ struct Forget {
 };
 struct Recover {
   Requester requester;
-  bool start = true;
+  bool start = true;  // TMSTARTRSCAN
   std::uint32_t batch = 1000;
+  bool close = false;  // TMENDRSCAN: after this batch
 };
 struct AskOutcome {
   Requester requester;
@@ -126,6 +129,30 @@ struct AskOutcome {
 struct Mark {
   ConnectionId connection = 0;
   TxnId low_water;
+};
+
+// A client's part in an interactive branch: a thread of control joins, works, and ends or suspends
+// its part (C193: xa_start with TMJOIN or TMRESUME, xa_end). It needs no session.
+struct Join {
+  Requester requester;
+  Xid xid;
+  std::uint64_t thread = 0;  // of the requester's connection
+  bool resume = false;
+};
+struct Execute {
+  Requester requester;
+  Xid xid;
+  std::uint64_t thread = 0;
+  std::string work;
+  std::vector<LockRequest> locks;  // by the adapter's plan()
+  std::vector<Refusal> invalid;
+};
+struct End {
+  enum class Flag : std::uint8_t { success, fail, suspend };
+  Requester requester;
+  Xid xid;
+  std::uint64_t thread = 0;
+  Flag flag = Flag::success;
 };
 
 // A Run has ended: with its results, or with every check that failed.
@@ -148,9 +175,9 @@ struct SpaceChanged {
 };
 struct Tick {};
 
-using Event =
-    std::variant<SessionRequested, ConnectionClosed, Start, Prepare, Commit, Rollback, Release,
-                 Forget, Recover, AskOutcome, Mark, Ran, Persisted, Refused, SpaceChanged, Tick>;
+using Event = std::variant<SessionRequested, ConnectionClosed, Start, Prepare, Commit, Rollback,
+                           Release, Forget, Recover, AskOutcome, Mark, Join, Execute, End, Ran,
+                           Persisted, Refused, SpaceChanged, Tick>;
 
 // ---- effects ----------------------------------------------------------------------------------
 
@@ -167,7 +194,7 @@ struct CloseConnection {
   std::string text;
 };  // fenced by a newer session
 
-struct Run {  // its locks are held; answered by Ran
+struct Run {  // its locks are held; answered by Ran; an interactive branch has one for each work
   BranchId branch = 0;
   Xid xid;
   std::string work;
@@ -233,13 +260,24 @@ struct AnswerEvidence {  // known without looking: PREPARED, BUSY or IMPOSSIBLE
   Requester requester;
   enum class Kind : std::uint8_t { prepared, busy, impossible } kind = Kind::impossible;
 };
+struct WaitEdge {
+  Xid waiter;
+  Xid holder;  // or an earlier waiter
+  bool operator==(const WaitEdge&) const = default;
+};
+// The waits of the session's node that have lasted kLongWait: all there are, in place of those told
+// last (rule 12).
+struct ReportWaits {
+  ConnectionId connection = 0;
+  std::vector<WaitEdge> waits;
+};
 struct Alarm {
   std::string text;
 };
 
 using Effect = std::variant<AcceptSession, RefuseSession, CloseConnection, Run, Discard,
                             PersistPrepare, PersistCommit, PersistRollback, PersistNode, Answer,
-                            AnswerRecover, AnswerFromEvidence, AnswerEvidence, Alarm>;
+                            AnswerRecover, AnswerFromEvidence, AnswerEvidence, ReportWaits, Alarm>;
 
 std::string_view name(const Event& event);  // "Start", "Persisted"
 std::string_view name(const Effect& effect);

@@ -25,19 +25,22 @@ void normalise(std::vector<LockRequest>& requests) {
 }
 
 struct LockTable::Impl {
-  // One key's queue: first the holders, all of one mode, then the waiters in order of arrival.
-  // There is a holder as long as there is anybody.
+  // One key's queue: first the holders, all of one mode, then those of them that wait for an
+  // upgrade, then the waiters in order of arrival. There is a holder as long as there is anybody.
+  struct Place : Held {
+    bool upgrade = false;  // waits to be its only holder; has a place among the holders as well
+  };
   struct Queue {
     std::string key;
-    std::vector<Held> all;
+    std::vector<Place> all;
     std::size_t holders = 0;
   };
   struct Lock {
     Queue* queue;
-    LockMode mode;
+    LockMode mode;  // asked for
   };
   struct OwnerRecord {
-    std::vector<Lock> locks;    // by key
+    std::vector<Lock> locks;    // by key within one request
     std::size_t missing = 0;    // not granted yet
     std::uint64_t arrival = 0;  // the order of requests
   };
@@ -54,37 +57,92 @@ struct LockTable::Impl {
     return queue;
   }
 
-  static bool grantable(const Queue& queue, LockMode mode) {
+  static bool grantable(const Queue& queue, const Place& next) {
     if (queue.holders == 0) return true;
-    return mode == LockMode::shared && queue.all.front().mode == LockMode::shared;
+    const Held& first = queue.all.front();
+    if (next.upgrade) return queue.holders == 1 && first.owner == next.owner;
+    return next.mode == LockMode::shared && first.mode == LockMode::shared;
   }
 
   // Grants from the head of the waiters as far as it goes: one writer, or one batch of readers.
   void promote(Queue& queue, Time now, std::vector<Owner>& ready) {
-    while (queue.holders < queue.all.size() && grantable(queue, queue.all[queue.holders].mode)) {
-      Held& next = queue.all[queue.holders++];
+    while (queue.holders < queue.all.size() && grantable(queue, queue.all[queue.holders])) {
+      Place& next = queue.all[queue.holders];
       wait_us.record(microseconds(now - next.since));
-      next.since = now;
       OwnerRecord& record = owners.at(next.owner);
       if (--record.missing == 0) ready.push_back(next.owner);
+      if (next.upgrade) {
+        queue.all.front().mode = LockMode::exclusive;
+        erase(queue, queue.holders);
+      } else {
+        next.since = now;
+        ++queue.holders;
+      }
     }
   }
 
-  // The place of `owner` in `queue`, which it is in.
-  static std::size_t place_of(const Queue& queue, Owner owner) {
-    auto at = std::find_if(queue.all.begin(), queue.all.end(),
-                           [owner](const Held& held) { return held.owner == owner; });
-    TWOFOLD_CHECK(at != queue.all.end());
+  static void erase(Queue& queue, std::size_t place) {
+    queue.all.erase(queue.all.begin() + static_cast<std::ptrdiff_t>(place));
+  }
+
+  // The owner's first place from `from` on; the queue's size if it has none.
+  static std::size_t place_of(const Queue& queue, Owner owner, std::size_t from = 0) {
+    auto at = std::find_if(queue.all.begin() + static_cast<std::ptrdiff_t>(from), queue.all.end(),
+                           [owner](const Place& place) { return place.owner == owner; });
     return static_cast<std::size_t>(at - queue.all.begin());
   }
 
-  void leave(Queue& queue, Owner owner, Time now, std::vector<Owner>& ready) {
-    const std::size_t place = place_of(queue, owner);
-    if (place < queue.holders) {
-      hold_us.record(microseconds(now - queue.all[place].since));
-      --queue.holders;
+  // False: it waits.
+  bool enter(OwnerRecord& record, Owner owner, const LockRequest& request, Time now) {
+    Queue& queue = queue_of(request.key);
+    const std::size_t held = place_of(queue, owner);
+    const bool upgrade = held < queue.all.size();
+    if (!upgrade) {
+      record.locks.push_back({&queue, request.mode});
+    } else if (request.mode == LockMode::shared || queue.all[held].mode == LockMode::exclusive) {
+      return true;  // it has what it asks for
+    } else {
+      lock_in(record, queue).mode = LockMode::exclusive;
     }
-    queue.all.erase(queue.all.begin() + static_cast<std::ptrdiff_t>(place));
+    Place place{{owner, request.mode, now}, upgrade};
+    const bool first = upgrade || queue.holders == queue.all.size();
+    if (first && grantable(queue, place)) {
+      wait_us.record(0);
+      if (upgrade) {
+        queue.all[held].mode = LockMode::exclusive;
+      } else {
+        queue.all.push_back(place);
+        ++queue.holders;
+      }
+      return true;
+    }
+    std::size_t at = queue.all.size();
+    if (upgrade) {  // behind the holders that wait for one already
+      at = queue.holders;
+      while (at < queue.all.size() && queue.all[at].upgrade) ++at;
+    }
+    queue.all.insert(queue.all.begin() + static_cast<std::ptrdiff_t>(at), place);
+    ++record.missing;
+    return false;
+  }
+
+  static Lock& lock_in(OwnerRecord& record, const Queue& queue) {
+    auto at = std::find_if(record.locks.begin(), record.locks.end(),
+                           [&](const Lock& lock) { return lock.queue == &queue; });
+    TWOFOLD_CHECK(at != record.locks.end());
+    return *at;
+  }
+
+  // Takes its waiting place away, then its held one, as far as it has them and `held` says.
+  void leave(Queue& queue, Owner owner, bool held, Time now, std::vector<Owner>& ready) {
+    if (const std::size_t at = place_of(queue, owner, queue.holders); at < queue.all.size()) {
+      erase(queue, at);
+    }
+    if (const std::size_t at = place_of(queue, owner); held && at < queue.holders) {
+      hold_us.record(microseconds(now - queue.all[at].since));
+      --queue.holders;
+      erase(queue, at);
+    }
     if (queue.all.empty()) {
       by_key.erase(queue.key);
       unused.push_back(&queue);
@@ -93,15 +151,31 @@ struct LockTable::Impl {
     }
   }
 
-  // How many at the head of the queue a waiter at `place` waits for: all before it, except the
-  // readers right before a reader, which will be granted in one batch with it. A writer further
-  // ahead waits for everybody before itself, so this waiter does too.
-  static std::size_t ahead_of(const Queue& queue, std::size_t place) {
-    std::size_t ahead = place;
-    if (queue.all[place].mode == LockMode::shared) {
-      while (ahead > 0 && queue.all[ahead - 1].mode == LockMode::shared) --ahead;
+  void sort_ready(std::vector<Owner>& ready, std::size_t first) const {
+    std::sort(ready.begin() + static_cast<std::ptrdiff_t>(first), ready.end(),
+              [this](Owner a, Owner b) { return owners.at(a).arrival < owners.at(b).arrival; });
+  }
+
+  // Those right before the waiter at `place` that it may not pass: one writer or one batch of
+  // readers. Fellow readers, which will be granted together with a reader, are passed over.
+  static void add_blockers(const Queue& queue, std::size_t place, std::vector<Owner>& found) {
+    const Place& waiter = queue.all[place];
+    if (waiter.upgrade) {  // all other holders
+      for (std::size_t i = 0; i < queue.holders; ++i) {
+        if (queue.all[i].owner != waiter.owner) found.push_back(queue.all[i].owner);
+      }
+      return;
     }
-    return ahead;
+    std::size_t at = place;
+    if (waiter.mode == LockMode::shared) {
+      while (at > 0 && queue.all[at - 1].mode == LockMode::shared) --at;
+    }
+    if (at == 0) return;
+    found.push_back(queue.all[--at].owner);
+    if (queue.all[at].mode == LockMode::exclusive) return;
+    while (at > 0 && queue.all[at - 1].mode == LockMode::shared) {
+      found.push_back(queue.all[--at].owner);
+    }
   }
 
   // Queues are reused with the memory of their vectors and keys; a deque keeps their addresses.
@@ -120,23 +194,11 @@ LockTable::~LockTable() = default;
 
 bool LockTable::request(Owner owner, std::span<const LockRequest> requests, Time now) {
   impl_->requested = true;
-  auto [at, fresh] = impl_->owners.try_emplace(owner);
-  TWOFOLD_CHECK(fresh);
-  Impl::OwnerRecord& record = at->second;
+  Impl::OwnerRecord& record = impl_->owners[owner];
+  TWOFOLD_CHECK(record.missing == 0);
   record.arrival = ++impl_->arrivals;
-  record.locks.reserve(requests.size());
-  for (const LockRequest& request : requests) {
-    Impl::Queue& queue = impl_->queue_of(request.key);
-    record.locks.push_back({&queue, request.mode});
-    const bool granted = queue.holders == queue.all.size() && Impl::grantable(queue, request.mode);
-    queue.all.push_back({owner, request.mode, now});
-    if (granted) {
-      ++queue.holders;
-      impl_->wait_us.record(0);
-    } else {
-      ++record.missing;
-    }
-  }
+  record.locks.reserve(record.locks.size() + requests.size());
+  for (const LockRequest& request : requests) impl_->enter(record, owner, request, now);
   return record.missing == 0;
 }
 
@@ -147,9 +209,10 @@ void LockTable::reinstate(Owner owner, std::span<const LockRequest> requests, Ti
   at->second.arrival = ++impl_->arrivals;
   for (const LockRequest& request : requests) {
     Impl::Queue& queue = impl_->queue_of(request.key);
-    TWOFOLD_CHECK(Impl::grantable(queue, request.mode));
+    const Impl::Place place{{owner, request.mode, now}, false};
+    TWOFOLD_CHECK(Impl::grantable(queue, place));
     at->second.locks.push_back({&queue, request.mode});
-    queue.all.push_back({owner, request.mode, now});
+    queue.all.push_back(place);
     ++queue.holders;
   }
 }
@@ -159,11 +222,26 @@ void LockTable::release(Owner owner, Time now, std::vector<Owner>& ready) {
   if (at == impl_->owners.end()) return;
   const std::vector<Impl::Lock> locks = std::move(at->second.locks);
   impl_->owners.erase(at);
-  const auto first = static_cast<std::ptrdiff_t>(ready.size());
-  for (const Impl::Lock& lock : locks) impl_->leave(*lock.queue, owner, now, ready);
-  std::sort(ready.begin() + first, ready.end(), [this](Owner a, Owner b) {
-    return impl_->owners.at(a).arrival < impl_->owners.at(b).arrival;
+  const std::size_t first = ready.size();
+  for (const Impl::Lock& lock : locks) impl_->leave(*lock.queue, owner, true, now, ready);
+  impl_->sort_ready(ready, first);
+}
+
+void LockTable::withdraw(Owner owner, Time now, std::vector<Owner>& ready) {
+  auto at = impl_->owners.find(owner);
+  if (at == impl_->owners.end() || at->second.missing == 0) return;
+  Impl::OwnerRecord& record = at->second;
+  const std::size_t first = ready.size();
+  std::erase_if(record.locks, [&](Impl::Lock& lock) {
+    Impl::Queue& queue = *lock.queue;
+    if (Impl::place_of(queue, owner, queue.holders) == queue.all.size()) return false;
+    const bool upgrade = Impl::place_of(queue, owner) < queue.holders;
+    lock.mode = LockMode::shared;
+    impl_->leave(queue, owner, false, now, ready);
+    return !upgrade;
   });
+  record.missing = 0;
+  impl_->sort_ready(ready, first);
 }
 
 bool LockTable::waiting(Owner owner) const {
@@ -171,15 +249,13 @@ bool LockTable::waiting(Owner owner) const {
   return at != impl_->owners.end() && at->second.missing > 0;
 }
 
-std::vector<LockTable::Owner> LockTable::waits_for(Owner owner) const {
+std::vector<LockTable::Owner> LockTable::blockers(Owner owner) const {
   std::vector<Owner> found;
   auto at = impl_->owners.find(owner);
   if (at == impl_->owners.end() || at->second.missing == 0) return found;
   for (const Impl::Lock& lock : at->second.locks) {
-    const std::size_t place = Impl::place_of(*lock.queue, owner);
-    if (place < lock.queue->holders) continue;
-    const std::size_t ahead = Impl::ahead_of(*lock.queue, place);
-    for (std::size_t i = 0; i < ahead; ++i) found.push_back(lock.queue->all[i].owner);
+    const std::size_t place = Impl::place_of(*lock.queue, owner, lock.queue->holders);
+    if (place < lock.queue->all.size()) Impl::add_blockers(*lock.queue, place, found);
   }
   std::sort(found.begin(), found.end());
   found.erase(std::unique(found.begin(), found.end()), found.end());
@@ -190,8 +266,10 @@ std::optional<LockTable::Wait> LockTable::first_wait(Owner owner) const {
   auto at = impl_->owners.find(owner);
   if (at == impl_->owners.end() || at->second.missing == 0) return std::nullopt;
   for (const Impl::Lock& lock : at->second.locks) {
-    if (Impl::place_of(*lock.queue, owner) < lock.queue->holders) continue;
-    return Wait{lock.queue->key, lock.queue->all.front().owner};
+    const Impl::Queue& queue = *lock.queue;
+    if (Impl::place_of(queue, owner, queue.holders) == queue.all.size()) continue;
+    const bool own = queue.all.front().owner == owner && queue.holders > 1;
+    return Wait{queue.key, queue.all[own ? 1 : 0].owner};
   }
   return std::nullopt;
 }

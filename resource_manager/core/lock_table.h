@@ -2,7 +2,10 @@
 //
 // An owner enters all its queues at once, each key in its strongest mode, so owners that do so and
 // wait for nothing else cannot deadlock among themselves. No barging: a reader waits behind a
-// waiting writer. Pure; not thread-safe; iterates nothing unordered.
+// waiting writer. One that asks again later, for more keys or for a stronger mode, may close a
+// circle: blockers() is what to look for it with. Only the upgrade of a held lock goes before
+// earlier waiters: they wait for its owner anyway. Pure; not thread-safe; iterates nothing
+// unordered.
 #pragma once
 
 #include <cstdint>
@@ -36,7 +39,8 @@ class LockTable {
   LockTable();
   ~LockTable();
 
-  // `requests` is normalised and the owner has asked for nothing before. True: all granted at once.
+  // `requests` is normalised and the owner waits for nothing. Keys that it holds are upgraded where
+  // that is asked for. True: it holds all of them now.
   bool request(Owner owner, std::span<const LockRequest> requests, Time now);
   // Grants without queueing what a prepared branch held before a restart (rule 11). Only before any
   // request(); a conflict between two prepared branches is a broken contract.
@@ -45,10 +49,14 @@ class LockTable {
   // the owners that thereby hold all they asked for.
   void release(Owner owner, Time now, std::vector<Owner>& ready);
 
+  // Gives up what it waits for and keeps what it holds. Appends to `ready` as release() does.
+  void withdraw(Owner owner, Time now, std::vector<Owner>& ready);
+
   bool waiting(Owner owner) const;  // for at least one key
-  // Whom this owner waits for: every holder and every earlier waiter it may not pass. Readers that
-  // will be granted in one batch with it are not among them. Sorted, each once.
-  std::vector<Owner> waits_for(Owner owner) const;
+  // Whom this owner waits for next: in each queue those right before it that it may not pass. They
+  // wait for those before them, so that following blockers() leads to every holder and every
+  // earlier waiter that this owner may not pass, and to nobody else. Sorted, each once.
+  std::vector<Owner> blockers(Owner owner) const;
   // What a person should be told of a wait: the first key not granted, and who has held it longest.
   struct Wait {
     std::string key;

@@ -28,7 +28,7 @@ void Branches::Impl::on(Recover event) {
   Node* node = session_of(event.requester);
   if (!node) return;
   if (!event.start) {
-    if (node->scan) return tell_batch(*node, event.requester, event.batch);
+    if (node->scan) return tell_batch(*node, event.requester, event.batch, event.close);
     return answer(event.requester, Xa::er_inval,
                   "no scan is open in this session: begin one with start");
   }
@@ -37,8 +37,10 @@ void Branches::Impl::on(Recover event) {
     answer(node->waiting_scan->requester, Xa::er_inval, "a newer scan was begun in this session");
     node->waiting_scan.reset();
   }
-  if (newest_rollback_ == 0) return begin_scan(*node, event.requester, event.batch);
-  node->waiting_scan = {event.requester, event.batch, newest_rollback_};
+  if (newest_rollback_ == 0) {
+    return begin_scan(*node, event.requester, event.batch, event.close);
+  }
+  node->waiting_scan = {event.requester, event.batch, event.close, newest_rollback_};
 }
 
 // Records become durable in order, so this one tells of all before it.
@@ -47,20 +49,22 @@ void Branches::Impl::rollback_durable(std::uint64_t ticket) {
   for (auto& [name, node] : nodes_) {
     if (!node.waiting_scan || node.waiting_scan->rollback != ticket) continue;
     const WaitingScan asked = *std::exchange(node.waiting_scan, std::nullopt);
-    begin_scan(node, asked.requester, asked.batch);
+    begin_scan(node, asked.requester, asked.batch, asked.close);
   }
 }
 
-void Branches::Impl::begin_scan(Node& node, const Requester& requester, std::uint32_t batch) {
+void Branches::Impl::begin_scan(Node& node, const Requester& requester, std::uint32_t batch,
+                                bool close) {
   node.scan.emplace();
   for (const Branch& branch : node.branches) {
     if (listed(branch)) node.scan->xids.push_back(branch.xid);
   }
   std::sort(node.scan->xids.begin(), node.scan->xids.end());
-  tell_batch(node, requester, batch);
+  tell_batch(node, requester, batch, close);
 }
 
-void Branches::Impl::tell_batch(Node& node, const Requester& requester, std::uint32_t asked) {
+void Branches::Impl::tell_batch(Node& node, const Requester& requester, std::uint32_t asked,
+                                bool close) {
   OpenScan& scan = *node.scan;
   AnswerRecover told{requester, {}, false};
   const std::uint32_t batch = std::clamp(asked, 1u, kBatchMax);
@@ -71,7 +75,7 @@ void Branches::Impl::tell_batch(Node& node, const Requester& requester, std::uin
     told.branches.push_back({branch->xid, branch->busy, now_ - since});
   }
   told.end = scan.told == scan.xids.size();
-  if (told.end) node.scan.reset();
+  if (told.end || close) node.scan.reset();
   emit(std::move(told));
 }
 

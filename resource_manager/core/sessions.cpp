@@ -103,7 +103,7 @@ void Branches::Impl::persist_node(Node& node, bool forced, bool purge) {
 
 void Branches::Impl::on(ConnectionClosed event) {
   auto at = connections_.find(event.connection);
-  if (at == connections_.end()) return;
+  if (at == connections_.end()) return client_gone(event.connection);
   Node& node = *at->second;
   connections_.erase(at);
   if (node.connection == event.connection) return end_session(node);
@@ -114,6 +114,7 @@ void Branches::Impl::end_session(Node& node) {
   node.connection = 0;
   node.scan.reset();
   node.waiting_scan.reset();
+  node.told_waits.clear();
   for (auto at = node.branches.begin(); at != node.branches.end();) {
     Branch& branch = *at++;  // it may be destroyed
     end_with_session(branch);

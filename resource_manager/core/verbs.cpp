@@ -113,11 +113,17 @@ void Branches::Impl::on(Prepare event) {
   Branch& branch = *found->branch;
   switch (branch.state) {
     case BranchState::active:
-      if (!items_match(branch, event)) return;
+      if (!may_vote(branch, event.requester, "prepare", event.incarnation, event.work_items))
+        return;
       branch.asked = event.requester;
       branch.read_only_vote = event.read_only_vote;
       return vote(branch);
     case BranchState::rollback_only:
+      if (branch.no) {
+        const No& no = *branch.no;
+        return emit(Answer{event.requester, no.code, {}, no.refusals, no.text, false});
+      }
+      [[fallthrough]];
     case BranchState::rolling_back:
       return answer(event.requester, Xa::rbrollback, "the branch can only be rolled back");
     case BranchState::waiting:
@@ -129,21 +135,30 @@ void Branches::Impl::on(Prepare event) {
   }
 }
 
-// Work that was lost, with an earlier process or a client's broken connection, must not be left out
-// of a commit (rule 10).
-bool Branches::Impl::items_match(Branch& branch, const Prepare& prepare) {
+// All threads must have ended their parts (C193). And work that was lost, with an earlier process
+// or a client's broken connection, must not be left out of a commit (rule 10).
+bool Branches::Impl::may_vote(Branch& branch, const Requester& requester, std::string_view verb,
+                              std::uint64_t incarnation, std::uint64_t work_items) {
+  if (!branch.joined.empty() || !branch.suspended.empty()) {
+    answer(requester, Xa::er_proto,
+           std::string{verb} +
+               " does not fit: " + std::to_string(branch.joined.size() + branch.suspended.size()) +
+               " threads have not ended their part of the branch");
+    return false;
+  }
   std::string text;
-  if (prepare.incarnation != options_.incarnation) {
+  if (incarnation != options_.incarnation) {
     text = "the resource manager was restarted since the branch began: retry the transaction";
-  } else if (prepare.work_items != branch.work_items) {
-    text = "asked to prepare " + std::to_string(prepare.work_items) + " work items, but " +
-           std::to_string(branch.work_items) + " were done here: retry the transaction";
+  } else if (work_items != branch.work_items) {
+    text = "asked to " + std::string{verb} + " " + std::to_string(work_items) +
+           " work items, but " + std::to_string(branch.work_items) +
+           " were done here: retry the transaction";
   } else {
     return true;
   }
   ++counts_.voted_no;
   ++counts_.rolled_back;
-  answer(prepare.requester, Xa::rbrollback, std::move(text));
+  answer(requester, Xa::rbrollback, std::move(text));
   discard(branch);
   return false;
 }
@@ -166,7 +181,9 @@ void Branches::Impl::on(Commit event) {
       return commit_prepared(branch, event.awaited);
     case BranchState::active:
       if (!event.one_phase) return wrong_state(event.requester, "commit", branch);
+      if (!may_vote(branch, event.requester, "commit", event.incarnation, event.work_items)) return;
       branch.asked = event.requester;
+      branch.then = Then::commit_one_phase;
       return commit_one_phase(branch);
     case BranchState::committing: return branch.closing.push_back(event.requester);
     case BranchState::waiting:

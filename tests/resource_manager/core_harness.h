@@ -109,7 +109,24 @@ class Core {
     return event;
   }
   Prepare prepare(const Xid& xid) { return {ask(), xid, kIncarnation, 1, true}; }
-  Commit commit(const Xid& xid, bool one_phase = false) { return {ask(), xid, one_phase}; }
+  Commit commit(const Xid& xid, bool one_phase = false) {
+    return {ask(), xid, one_phase, false, kIncarnation, 1};
+  }
+  // A client's part, on a connection of its own, in thread 7.
+  static constexpr ConnectionId kClient = 50;
+  Start enlist(const Xid& xid) {
+    Start event = start(xid, {}, Then::nothing);
+    event.work.clear();
+    return event;
+  }
+  Requester ask_as_client(ConnectionId client = kClient) { return {client, ++request}; }
+  Join join(const Xid& xid) { return {ask_as_client(), xid, 7, false}; }
+  Execute execute(const Xid& xid, std::vector<LockRequest> locks) {
+    return {ask_as_client(), xid, 7, "work", std::move(locks), {}};
+  }
+  End end(const Xid& xid, End::Flag flag = End::Flag::success) {
+    return {ask_as_client(), xid, 7, flag};
+  }
   Rollback rollback(const Xid& xid) { return {ask(), xid}; }
   Release release(const Xid& xid) { return {ask(), xid}; }
   Ran ran(BranchId branch, bool wrote = true, std::string results = "results") const {

@@ -31,6 +31,13 @@ void to_active(Case& c) {
   c.core.step(c.core.ran(c.branch));
 }
 
+void to_joined(Case& c) {
+  if (c.core.branches.counts().branches == 0) c.core.open();
+  c.core.step(c.core.enlist(kXid));
+  c.branch = c.core.branches.counts().branches;
+  c.core.step(c.core.join(kXid));
+}
+
 void to_preparing(Case& c) {
   to_running(c, Then::prepare);
   c.core.step(c.core.ran(c.branch));
@@ -67,6 +74,37 @@ const std::vector<std::pair<std::string, Maker>> kStates{
      }},
     {"running", [](Case& c) { to_running(c, Then::prepare); }},
     {"active", to_active},
+    {"joined", to_joined},
+    {"joined waiting",
+     [](Case& c) {
+       c.core.open();
+       c.core.run(make_xid(99), write_locks({"k"}));
+       to_joined(c);
+       c.core.step(c.core.execute(kXid, write_locks({"k"})));
+     }},
+    {"joined running",
+     [](Case& c) {
+       to_joined(c);
+       c.core.step(c.core.execute(kXid, write_locks({"k"})));
+     }},
+    {"suspended",
+     [](Case& c) {
+       to_joined(c);
+       c.core.step(c.core.end(kXid, End::Flag::suspend));
+     }},
+    {"ended",
+     [](Case& c) {
+       to_joined(c);
+       c.core.step(c.core.execute(kXid, write_locks({"k"})));
+       c.core.step(c.core.ran(c.branch));
+       c.core.step(c.core.end(kXid));
+     }},
+    {"failed",
+     [](Case& c) {
+       to_joined(c);
+       c.core.step(c.core.execute(kXid, write_locks({"k"})));
+       c.core.step(c.core.failed(c.branch));
+     }},
     {"read_only",
      [](Case& c) {
        to_running(c, Then::prepare);
@@ -123,6 +161,24 @@ const std::vector<std::pair<std::string, std::function<Event(Case&)>>> kEvents{
      [](Case& c) -> Event {
        return Mark{c.core.connection, {kEpoch, 50}};
      }},
+    {"Join", [](Case& c) -> Event { return c.core.join(kXid); }},
+    {"Join other thread",
+     [](Case& c) -> Event {
+       Join join = c.core.join(kXid);
+       join.thread = 8;
+       return join;
+     }},
+    {"Join resume",
+     [](Case& c) -> Event {
+       Join join = c.core.join(kXid);
+       join.resume = true;
+       return join;
+     }},
+    {"Execute", [](Case& c) -> Event { return c.core.execute(kXid, write_locks({"new"})); }},
+    {"End success", [](Case& c) -> Event { return c.core.end(kXid); }},
+    {"End fail", [](Case& c) -> Event { return c.core.end(kXid, End::Flag::fail); }},
+    {"End suspend", [](Case& c) -> Event { return c.core.end(kXid, End::Flag::suspend); }},
+    {"Client gone", [](Case&) -> Event { return ConnectionClosed{Core::kClient}; }},
     {"Ran ok", [](Case& c) -> Event { return c.core.ran(c.branch); }},
     {"Ran badly", [](Case& c) -> Event { return c.core.failed(c.branch); }},
     {"Persisted", [](Case& c) -> Event { return Persisted{c.ticket}; }},

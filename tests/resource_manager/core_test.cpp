@@ -231,7 +231,6 @@ TEST(BranchCore, PrepareChecksIncarnationAndWorkItems) {
   Start empty = core.start(kOne, {}, Then::nothing);
   empty.work.clear();
   core.step(std::move(empty));
-  core.step(core.ran(core.last<RunWork>().branch, false));
   Prepare prepare = core.prepare(kOne);
   prepare.work_items = 0;
   EXPECT_EQ(summary(core.step(prepare)), "XA_RDONLY");

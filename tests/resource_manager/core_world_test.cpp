@@ -1,7 +1,7 @@
 // The branch core in a small world that goes wrong: several coordinators send random verbs over
-// sessions that come and go, work ends in any order, groups of writes are durable late or refused,
-// and the process crashes, losing what is not durable. Promises are checked on the way; then the
-// world heals, and nothing may be left behind.
+// sessions that come and go, clients join, work and vanish, work ends in any order, groups of
+// writes are durable late or refused, and the process crashes, losing what is not durable. Promises
+// are checked on the way; then the world heals, and nothing may be left behind.
 #include <cstdlib>
 #include <deque>
 #include <map>
@@ -41,15 +41,16 @@ struct Coordinator {
   ConnectionId connection = 0;  // current or asked for; 0: none
   bool accepted = false;
   std::vector<Xid> xids;  // all it ever used
+  std::vector<Xid> interactive;
 };
 
 // What happened, over all worlds: a test that saw none of it has tested nothing.
 struct Tally {
   std::uint64_t crashes = 0, yes_votes = 0, commits = 0, busy_listed = 0, refused = 0;
-  std::uint64_t deadlocks = 0, lock_timeouts = 0;
+  std::uint64_t deadlocks = 0, lock_timeouts = 0, worked = 0, reports = 0;
 };
 
-enum class Verb { start, start_prepare, start_one_phase, prepare, commit, other };
+enum class Verb { start, start_prepare, start_one_phase, prepare, commit, join, execute, other };
 
 class World {
  public:
@@ -59,12 +60,17 @@ class World {
       coordinators_.emplace_back();
       coordinators_.back().node = node;
     }
+    for (ConnectionId& client : clients_) client = ++connection_;
     boot();
   }
 
   void act() {
-    const std::uint64_t dice = random_() % 100;
-    if (dice < 28)
+    const std::uint64_t dice = random_() % 140;
+    if (dice >= 138)
+      client_leaves();
+    else if (dice >= 100)
+      client_verb();
+    else if (dice < 28)
       start();
     else if (dice < 52)
       verb();
@@ -89,6 +95,7 @@ class World {
   // Repairs everything and brings every branch to an end, as coordinators' recovery does.
   void heal() {
     step(SpaceChanged{true});
+    for (std::size_t i = 0; i < clients_.size(); ++i) client_leaves();
     settle();
     for (Coordinator& one : coordinators_) {
       ++one.epoch;
@@ -100,8 +107,13 @@ class World {
     }
     for (Coordinator& one : coordinators_) close(one);
     settle();
+    advance(2 * kLongWait);
     count();
-    EXPECT_TRUE(unanswered_.empty());
+    for (const auto& [asked, what] : unanswered_) {
+      ADD_FAILURE() << "request " << asked.second << " of connection " << asked.first
+                    << " was not answered: verb " << static_cast<int>(what.verb) << " of "
+                    << to_text(what.xid);
+    }
     EXPECT_TRUE(handed_.empty());
     EXPECT_TRUE(disk_.prepared.empty());
     EXPECT_EQ(core_->counts().branches, 0u);
@@ -157,6 +169,21 @@ class World {
     for (const LockTable::Entry& entry : core_->locks().entries(1000)) {
       for (const auto& held : entry.holders) ASSERT_TRUE(core_->view(held.owner, now_));
       for (const auto& held : entry.waiters) ASSERT_TRUE(core_->view(held.owner, now_));
+      for (const auto& held : entry.waiters) expect_no_circle(held.owner);
+    }
+  }
+
+  // Who waits here waits for nobody who waits for it (rule 12).
+  void expect_no_circle(BranchId waiter) {
+    std::set<BranchId> reached;
+    std::vector<BranchId> todo{waiter};
+    while (!todo.empty()) {
+      const BranchId one = todo.back();
+      todo.pop_back();
+      for (const BranchId blocker : core_->locks().blockers(one)) {
+        ASSERT_NE(blocker, waiter) << "a deadlock was left";
+        if (reached.insert(blocker).second) todo.push_back(blocker);
+      }
     }
   }
 
@@ -195,12 +222,18 @@ class World {
   void carry_out(Run& effect) {
     const Locks locks = core_->locks().locks_of(effect.branch);
     EXPECT_FALSE(core_->locks().waiting(effect.branch));
-    for (const auto& [id, other] : handed_) EXPECT_FALSE(conflict(locks, other));
-    ASSERT_TRUE(handed_.emplace(effect.branch, locks).second);
+    for (const auto& [id, other] : handed_) {
+      EXPECT_TRUE(id == effect.branch || !conflict(locks, other));
+    }
+    handed_[effect.branch] = locks;
+    EXPECT_EQ(std::count(running_.begin(), running_.end(), effect.branch), 0);
     running_.push_back(effect.branch);
   }
   void carry_out(Discard& effect) { EXPECT_EQ(handed_.erase(effect.branch), 1u); }
-  void carry_out(PersistPrepare& effect) { queue_.push_back(effect); }
+  void carry_out(PersistPrepare& effect) {
+    handed_.emplace(effect.branch, effect.locks);  // if it did nothing
+    queue_.push_back(effect);
+  }
   void carry_out(PersistCommit& effect) {
     if (!effect.one_phase && early_release_) handed_[effect.branch].clear();
     queue_.push_back(effect);
@@ -219,6 +252,8 @@ class World {
       ++tally_.yes_votes;
       EXPECT_TRUE(disk_.prepared.contains(asked->xid)) << "voted before it was durable";
     }
+    if (ok && asked->verb == Verb::join) joined_[effect.requester.connection] = asked->xid;
+    if (ok && asked->verb == Verb::execute) ++tally_.worked;
     const bool commit = asked->verb == Verb::commit || asked->verb == Verb::start_one_phase;
     if (ok && commit && effect.text != "ended") {
       ++tally_.commits;
@@ -233,6 +268,16 @@ class World {
   }
   void carry_out(AnswerFromEvidence& effect) { answered(effect.requester); }
   void carry_out(AnswerEvidence& effect) { answered(effect.requester); }
+  void carry_out(ReportWaits& effect) {
+    ++tally_.reports;
+    const Coordinator* one = at(effect.connection);
+    if (!one) return;  // given up meanwhile, without a word
+    for (const WaitEdge& edge : effect.waits) {
+      EXPECT_NE(edge.waiter.gtrid, edge.holder.gtrid);
+      EXPECT_EQ(Gtrid::decode(edge.waiter.gtrid)->node, one->node);
+      EXPECT_EQ(Gtrid::decode(edge.holder.gtrid)->node, one->node);
+    }
+  }
   void carry_out(Alarm&) {}
 
   // ---- requests, each answered exactly once while its connection lives ------------------------
@@ -249,7 +294,10 @@ class World {
   std::optional<Asked> answered(const Requester& requester) {
     auto found = unanswered_.find({requester.connection, requester.request});
     const Coordinator* one = at(requester.connection);
-    EXPECT_TRUE(found != unanswered_.end() || !one || !one->accepted) << "answered twice";
+    const bool client =
+        std::find(clients_.begin(), clients_.end(), requester.connection) != clients_.end();
+    EXPECT_TRUE(found != unanswered_.end() || (!client && (!one || !one->accepted)))
+        << "answered twice";
     if (found == unanswered_.end()) return std::nullopt;
     const Asked asked = found->second;
     unanswered_.erase(found);
@@ -298,16 +346,62 @@ class World {
     const Verb verbs[] = {Verb::start, Verb::start_prepare, Verb::start_one_phase};
     event.requester = ask(one, verbs[static_cast<std::size_t>(event.then)], xid);
     event.xid = xid;
-    event.work = "work";
-    for (std::uint64_t i = random_() % 4; i > 0; --i) {
-      event.locks.push_back({std::string(1, static_cast<char>('a' + random_() % 8)),
-                             chance(40) ? LockMode::shared : LockMode::exclusive});
+    event.remaining = Duration{static_cast<std::int64_t>(random_() % 100'000)};
+    if (event.then == Then::nothing && chance(80)) {  // to be joined
+      one.interactive.push_back(xid);
+      return step(std::move(event));
     }
-    normalise(event.locks);
+    event.work = "work";
+    event.locks = some_locks();
     if (chance(5)) event.invalid.emplace_back();
     event.read_only_vote = chance(90);
-    event.remaining = Duration{static_cast<std::int64_t>(random_() % 100'000)};
     step(std::move(event));
+  }
+
+  Locks some_locks() {
+    Locks locks;
+    for (std::uint64_t i = random_() % 4; i > 0; --i) {
+      locks.push_back({std::string(1, static_cast<char>('a' + random_() % 8)),
+                       chance(40) ? LockMode::shared : LockMode::exclusive});
+    }
+    normalise(locks);
+    return locks;
+  }
+
+  // ---- what clients do ------------------------------------------------------------------------
+
+  void client_verb() {
+    const Coordinator& one = any();
+    if (one.interactive.empty()) return;
+    const std::size_t recent = std::min<std::size_t>(one.interactive.size(), 3);
+    Xid xid = one.interactive[one.interactive.size() - 1 - random_() % recent];
+    const ConnectionId client = clients_[random_() % clients_.size()];
+    const std::uint64_t thread = random_() % 10 / 9;
+    const auto joined = joined_.find(client);
+    const bool there = joined != joined_.end();
+    if (there && chance(90)) xid = joined->second;
+    const std::uint64_t dice = random_() % 100;
+    const Verb verb = dice < (there ? 70u : 10u)   ? Verb::execute
+                      : dice < (there ? 75u : 90u) ? Verb::join
+                                                   : Verb::other;
+    unanswered_[{client, ++request_}] = {verb, xid};
+    const Requester requester{client, request_};
+    if (verb == Verb::execute) {
+      Execute execute{requester, xid, thread, "work", some_locks(), {}};
+      if (chance(3)) execute.invalid.emplace_back();
+      return step(std::move(execute));
+    }
+    if (verb == Verb::join) return step(Join{requester, xid, thread, chance(10)});
+    const End::Flag flags[] = {End::Flag::success, End::Flag::success, End::Flag::suspend,
+                               End::Flag::fail};
+    step(End{requester, xid, thread, flags[random_() % 4]});
+  }
+
+  void client_leaves() {
+    ConnectionId& client = clients_[random_() % clients_.size()];
+    const ConnectionId gone = std::exchange(client, ++connection_);
+    std::erase_if(unanswered_, [&](auto& entry) { return entry.first.first == gone; });
+    step(ConnectionClosed{gone});
   }
 
   Xid recent_xid(const Coordinator& one) {
@@ -333,16 +427,18 @@ class World {
     switch (random_() % 8) {
       case 0:
         return step(Prepare{ask(one, Verb::prepare, xid), xid, chance(90) ? incarnation_ : 0,
-                            chance(90) ? 1u : 2u, chance(90)});
+                            random_() % 3, chance(90)});
       case 1:
-      case 2: return step(Commit{ask(one, Verb::commit, xid), xid, chance(30), chance(50)});
+      case 2:
+        return step(Commit{ask(one, Verb::commit, xid), xid, chance(30), chance(50),
+                           chance(90) ? incarnation_ : 0, random_() % 3});
       case 3: return step(Rollback{ask(one, Verb::other, xid), xid});
       case 4: return step(Release{ask(one, Verb::other, xid), xid});
       case 5: return step(Forget{ask(one, Verb::other, xid), xid});
       case 6: return step(AskOutcome{ask(one, Verb::other, xid), xid, random_() % 2});
       case 7:
         return step(Recover{ask(one, Verb::other, xid), chance(70),
-                            static_cast<std::uint32_t>(random_() % 4)});
+                            static_cast<std::uint32_t>(random_() % 4), chance(10)});
     }
   }
 
@@ -357,6 +453,7 @@ class World {
     std::vector<Xid> found;
     for (bool begin = true; begin || !listed_.end; begin = false) {
       step(Recover{ask(one, Verb::other, {}), begin, 2});
+      settle();  // it may wait for rollbacks (rule 6)
       for (const RecoveredBranch& branch : listed_.branches) {
         EXPECT_FALSE(branch.busy);  // all verbs have ended
         found.push_back(branch.xid);
@@ -457,6 +554,8 @@ class World {
   std::uint64_t incarnation_ = 0;
   std::vector<Coordinator> coordinators_;
   ConnectionId connection_ = 0;
+  std::map<ConnectionId, Xid> joined_;  // by a client's latest Join
+  std::vector<ConnectionId> clients_ = std::vector<ConnectionId>(4);
   std::uint64_t request_ = 0;
   std::map<std::pair<ConnectionId, std::uint64_t>, Asked> unanswered_;
   std::map<BranchId, Locks> handed_;  // branches that the adapter knows, with the locks they hold
@@ -473,17 +572,19 @@ TEST(BranchWorld, KeepsItsPromisesAndLeavesNothingBehind) {
   for (std::uint64_t seed = 1; seed <= seeds; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     World world(seed, seed % 2 == 0, tally);
-    for (int i = 0; i < 1000 && !HasFailure(); ++i) world.act();
+    for (int i = 0; i < 1400 && !HasFailure(); ++i) world.act();
     if (!HasFailure()) world.heal();
     if (HasFailure()) return;
   }
   EXPECT_GT(tally.crashes, seeds);
   EXPECT_GT(tally.yes_votes, 3 * seeds);
   EXPECT_GT(tally.commits, 3 * seeds);
-  EXPECT_GT(tally.busy_listed, seeds / 10);
+  EXPECT_GT(tally.busy_listed, seeds / 50);
   EXPECT_GT(tally.refused, seeds);
   EXPECT_GT(tally.deadlocks, seeds);
   EXPECT_GT(tally.lock_timeouts, seeds);
+  EXPECT_GT(tally.worked, 2 * seeds);
+  EXPECT_GT(tally.reports, seeds);
 }
 
 }  // namespace
