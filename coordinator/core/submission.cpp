@@ -314,6 +314,7 @@ void Coordinator::Impl::on(Shutdown& event) {
     Outcome outcome = outcome_of(txn, false);
     if (txn.verdict == Verdict::pending) {
       outcome.verdict = Verdict::unknown;
+      outcome.reason = Reason::shutdown;
       outcome.detail = "the coordinator shut down before the outcome was known: ask again";
     }
     for (const Waiter& waiter : txn.waiters) reply(waiter.requester, outcome);

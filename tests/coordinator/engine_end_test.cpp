@@ -100,6 +100,7 @@ TEST_F(EngineTest, at_the_end_of_the_grace_the_rest_is_told_what_is_known) {
   ask_to_shut_down();
   until([&] { return client.answers.size() == 2; });
   EXPECT_EQ(from_wire(client.answers[single].outcome()).verdict, Verdict::unknown);
+  EXPECT_EQ(from_wire(client.answers[single].outcome()).reason, Reason::shutdown);
   EXPECT_EQ(from_wire(client.answers[decided].outcome()).verdict, Verdict::committed);
   EXPECT_FALSE(client.answers[decided].outcome().ended());
   join_after_shutdown();
