@@ -95,14 +95,14 @@ void Link::connect() {
   options_.hello.set_session(++session_);
   cancel_connect_ =
       connect_and_greet(driver_.io(), options_.address, options_.hello, options_.connection,
-                        [this](Greeted result) { greeted(std::move(result)); });
+                        while_alive([this](Greeted result) { greeted(std::move(result)); }));
 }
 
 void Link::connect_after(std::chrono::milliseconds pause) {
   reconnect_timer_.expires_after(pause);
-  reconnect_timer_.async_wait([this](const boost::system::error_code& cancelled) {
+  reconnect_timer_.async_wait(while_alive([this](const boost::system::error_code& cancelled) {
     if (!cancelled) connect();
-  });
+  }));
 }
 
 void Link::greeted(Greeted result) {
@@ -321,12 +321,12 @@ void Link::send(ListInDoubt&) {
   if (!connection_) return;
   scan_ = {};  // an answer to an abandoned scan finds another number awaited, and is passed over
   scan_timer_.expires_after(kScanTimeMax);
-  scan_timer_.async_wait([this](const boost::system::error_code& cancelled) {
+  scan_timer_.async_wait(while_alive([this](const boost::system::error_code& cancelled) {
     if (cancelled || scan_.request == 0) return;
     spdlog::warn("{}: listing branches in doubt took over {} s; it counts as failed", options_.name,
                  kScanTimeMax.count());
     end_scan(false);
-  });
+  }));
   ask_batch(true);
 }
 

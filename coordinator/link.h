@@ -15,6 +15,8 @@
 // A resource manager that refuses the session (rule 2) is logged once for each new reason, and
 // asked again at the slow end of the backoff: an operator may put it right at any time.
 //
+// It may be destroyed while the event loop goes on.
+//
 // Threads: the engine's.
 #pragma once
 
@@ -119,6 +121,14 @@ class Link {
   void connect_after(std::chrono::milliseconds pause);
   bool is_news(const std::string& text);
 
+  // For what the event loop calls later: does nothing once this link is gone.
+  template <class Function>
+  auto while_alive(Function function) {
+    return [alive = std::weak_ptr(alive_), function = std::move(function)](auto&&... arguments) {
+      if (!alive.expired()) function(std::forward<decltype(arguments)>(arguments)...);
+    };
+  }
+
   // Asking.
   static Verb verb_of(Then then);
   bool ask(wire::Frame& frame, Verb verb, const BranchKey& branch, Xid xid);
@@ -135,6 +145,7 @@ class Link {
   void end_scan(bool complete);
   void broken(const std::string& what);  // the peer does not keep to the protocol
 
+  const std::shared_ptr<int> alive_ = std::make_shared<int>(0);  // ends with this link
   Driver& driver_;
   LinkOptions options_;
   Backoff backoff_;

@@ -1,5 +1,6 @@
 // Links that break, resource managers that refuse or talk nonsense, and recovery after a restart.
 
+#include "coordinator/link.h"
 #include "tests/coordinator/engine_fixture.h"
 
 namespace twofold::test {
@@ -43,6 +44,40 @@ class EngineLinkTest : public EngineTest {
     FAIL() << "the statistics do not say so";
   }
 };
+
+// The event loop may outlive a link: what was under way then ends without it.
+TEST(Link, may_go_while_the_event_loop_goes_on) {
+  struct Stub final : coordinator::Driver {
+    boost::asio::io_context loop;
+    int posted = 0;
+    boost::asio::io_context& io() override { return loop; }
+    void post(coordinator::Event) override { ++posted; }
+    const coordinator::Coordinator& settled_core() override { throw std::logic_error("unused"); }
+    TxnId newest() const override { return {}; }
+    void add_stats(wire::StatsAnswer&) override {}
+  } driver;
+  boost::asio::ip::tcp::acceptor silent(driver.loop,
+                                        {boost::asio::ip::make_address("127.0.0.1"), 0});
+  boost::asio::ip::tcp::acceptor closed(driver.loop,
+                                        {boost::asio::ip::make_address("127.0.0.1"), 0});
+  const std::uint16_t closed_port = closed.local_endpoint().port();
+  closed.close();
+  for (const std::uint16_t port : {silent.local_endpoint().port(), closed_port}) {
+    coordinator::LinkOptions options;
+    options.address = {"127.0.0.1", port};
+    options.reconnect_first = options.reconnect_max = std::chrono::milliseconds{1};
+    for (int turns = 0; turns < 6; ++turns) {
+      auto link = std::make_unique<coordinator::Link>(driver, options);
+      link->connect();
+      driver.loop.restart();
+      for (int turn = 0; turn < turns; ++turn) driver.loop.poll_one();
+      link.reset();
+      driver.loop.restart();
+      driver.loop.run();  // ends, as nothing is left to wait for
+    }
+  }
+  EXPECT_EQ(driver.posted, 0);
+}
 
 TEST_F(EngineLinkTest, a_link_lost_before_the_vote_aborts) {
   payments.script(wire::Frame::kStart, Act::lose_the_link());
