@@ -14,6 +14,7 @@
 #include "client/request.h"
 #include "protocol/check.h"
 #include "protocol/convert.h"
+#include "protocol/utf8.h"
 #include "runtime/backoff.h"
 
 namespace twofold::client {
@@ -40,6 +41,10 @@ Outcome rejected(std::string detail) {
   return outcome;
 }
 
+Error not_utf8() {
+  return {Fault::invalid, "a text in this request is not UTF-8, so it names nothing: correct it"};
+}
+
 // Empty: nothing.
 std::string what_is_wrong(const Transaction& transaction) {
   if (transaction.request_id.size() > kRequestIdBytesMax) {
@@ -49,6 +54,9 @@ std::string what_is_wrong(const Transaction& transaction) {
   if (!is_utf8(transaction.request_id)) return "the request id is not UTF-8";
   for (const Branch& branch : transaction.branches) {
     if (!is_utf8(branch.rm)) return "the name of a resource manager is not UTF-8";
+    if (const std::string text = find_not_utf8(branch.work); !text.empty()) {
+      return branch.rm + ": " + text + " is not UTF-8; pass what is no text as bytes";
+    }
   }
   return {};
 }
@@ -188,6 +196,9 @@ void AsyncClient::Impl::submit(Transaction transaction, std::function<void(Answe
 }
 
 void AsyncClient::Impl::ask(wire::Ask ask, std::function<void(Outcome)> done) {
+  if (!is_utf8(ask.request_id())) {
+    return boost::asio::post(io_, [done = std::move(done)] { done(rejected(not_utf8().message)); });
+  }
   add(Request::question(std::move(ask)),
       [done = std::move(done)](Answered answered) { done(std::move(answered.outcome)); });
 }
@@ -211,6 +222,9 @@ void AsyncClient::Impl::add(Request request, std::function<void(Answered)> done)
 }
 
 void AsyncClient::Impl::call(wire::Frame request, std::function<void(Result<wire::Frame>)> done) {
+  if (!has_valid_texts(request)) {
+    return boost::asio::post(io_, [done = std::move(done)] { done(not_utf8()); });
+  }
   const Id id = next_id_++;
   request.set_request(id);
   const auto at =

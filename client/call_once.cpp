@@ -45,6 +45,10 @@ void converse(Conversation& talk, const wire::Frame& request) {
 
 Result<wire::Frame> call_once(const Address& address, wire::Frame request,
                               std::chrono::milliseconds timeout, const std::string& expects) {
+  if (!has_valid_texts(request)) {
+    return Error{Fault::invalid,
+                 "a text in this request is not UTF-8, so it names nothing: correct it"};
+  }
   Conversation talk;
   request.set_request(1);
   boost::asio::steady_timer deadline(talk.io, timeout);

@@ -13,6 +13,9 @@
 // A submission without a request id is given one, so that the same holds. An abort is never retried
 // unless asked for (`retries`).
 //
+// Names, request ids, keys and texts are UTF-8: what is not is told at once, as Reason::invalid or
+// Fault::invalid, and never sent.
+//
 // A peer that cannot be used at all (another protocol version, not a coordinator) ends what waits
 // at once, with its words; the next request tries again.
 //

@@ -5,6 +5,7 @@
 
 #include "coordinator/statistics.h"
 #include "protocol/convert.h"
+#include "protocol/utf8.h"
 #include "runtime/logging.h"
 
 namespace twofold::coordinator {
@@ -298,7 +299,7 @@ void ClientServer::reply(Reply& effect) {
   // What became of it must reach whoever asked (rule 5): without results, then without reasons.
   wire::Outcome& told = *frame.mutable_outcome();
   told.clear_results();
-  told.set_detail(told.detail().substr(0, kDetailBytesMax) +
+  told.set_detail(std::string(utf8_prefix(told.detail(), kDetailBytesMax)) +
                   " (shortened: the whole answer is larger than this client accepts)");
   if (send(client, frame)) return;
   told.clear_refusals();

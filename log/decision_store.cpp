@@ -8,6 +8,7 @@
 
 #include "log/record_codec.h"
 #include "protocol/check.h"
+#include "protocol/utf8.h"
 
 namespace twofold {
 namespace {
@@ -149,7 +150,7 @@ bool valid_node(const std::string& node) {
   for (char c : node) {
     if (static_cast<unsigned char>(c) <= ' ' || c == '\x7f') return false;
   }
-  return true;
+  return is_utf8(node);
 }
 
 // Creates the environment, or takes over one that an interrupted init left without an identity.
@@ -290,7 +291,7 @@ Result<LogInfo> LmdbDecisionStore::init(const fs::path& directory, const std::st
                                         std::uint64_t map_bytes) {
   if (!valid_node(node)) {
     return Error{Fault::invalid, "a node's name has 1 to " + std::to_string(kNodeBytesMax) +
-                                     " bytes without spaces, not \"" + node + "\""};
+                                     " bytes of UTF-8 without spaces, not \"" + node + "\""};
   }
   auto environment = new_environment(directory, {map_bytes, log_table_names()});
   if (!environment) {

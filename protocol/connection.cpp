@@ -14,6 +14,7 @@
 
 #include "protocol/check.h"
 #include "protocol/convert.h"
+#include "protocol/utf8.h"
 
 namespace twofold {
 namespace {
@@ -42,13 +43,6 @@ std::string peer_of(const asio::ip::tcp::socket& socket) {
   const std::string host = endpoint.address().to_string();
   return (endpoint.address().is_v6() ? "[" + host + "]" : host) + ":" +
          std::to_string(endpoint.port());
-}
-
-// At most `bytes` of it, not cut inside a character.
-std::string_view cut(std::string_view text, std::size_t bytes) {
-  if (text.size() <= bytes) return text;
-  while (bytes > 0 && (static_cast<unsigned char>(text[bytes]) & 0xc0) == 0x80) --bytes;
-  return text.substr(0, bytes);
 }
 
 // The number of the message that a Frame without a known body carries; 0: none.
@@ -438,7 +432,7 @@ void Connection::fail(wire::FailureCode code, const std::string& text) {
   state.linger_end = Clock::now() + kLingerMax;
   wire::Frame failure;
   failure.mutable_failure()->set_code(code);
-  failure.mutable_failure()->set_text(std::string(cut(text, kFailureTextMax)));
+  failure.mutable_failure()->set_text(std::string(utf8_prefix(text, kFailureTextMax)));
   append_frame(failure, state.queued);
   ++state.counters.frames_out;
   state.schedule_flush();

@@ -108,8 +108,8 @@ std::string to_text(const Address& address);
 // that came right behind Welcome are not lost. `done` is called exactly once from the event loop.
 // A Failure from the peer becomes Error{fault by its code, its text}. The returned function
 // cancels: then `done` gets Fault::closed, still from the event loop; once `done` has been called
-// it does nothing. Fills in version, heartbeat_ms and frame_bytes_max of `hello`, and sets the
-// peer's limit.
+// it does nothing. A Hello with a text that is not UTF-8 is Fault::invalid, and not sent. Fills in
+// version, heartbeat_ms and frame_bytes_max of `hello`, and sets the peer's limit.
 std::function<void()> connect_and_greet(
     boost::asio::io_context& io, const Address& address, wire::Hello hello,
     ConnectionOptions options,

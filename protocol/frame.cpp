@@ -5,6 +5,7 @@
 #include <zlib.h>
 
 #include <limits>
+#include <memory>
 
 #include "protocol/check.h"
 #include "protocol/wire.pb.h"
@@ -56,6 +57,12 @@ bool parse_message(std::string_view bytes, google::protobuf::MessageLite& out) {
   if (bytes.size() > static_cast<std::size_t>(std::numeric_limits<int>::max())) return false;
   const google::protobuf::LogSilencer silent;
   return out.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()));
+}
+
+bool has_valid_texts(const google::protobuf::MessageLite& message) {
+  const google::protobuf::LogSilencer silent;
+  const std::unique_ptr<google::protobuf::MessageLite> parsed(message.New());
+  return parsed->ParseFromString(message.SerializeAsString());
 }
 
 void FrameReader::append(std::string_view bytes) {

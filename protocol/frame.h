@@ -37,6 +37,9 @@ void append_frame(const wire::Frame& message, std::size_t payload_bytes, std::st
 // not UTF-8. Says nothing on stderr, unlike protobuf: peers must not be able to fill a log.
 bool parse_message(std::string_view bytes, google::protobuf::MessageLite& out);
 
+// Whether a peer could parse `message`: every text in it is UTF-8. Costs an encoding and a parse.
+bool has_valid_texts(const google::protobuf::MessageLite& message);
+
 enum class FrameFault : std::uint8_t { none, too_large, corrupt };
 
 // Cuts frames out of a byte stream. Not thread-safe.

@@ -37,6 +37,10 @@ class Greeting : public std::enable_shared_from_this<Greeting> {
   }
 
   void begin() {
+    if (!has_valid_texts(hello_)) {
+      return give_up({Fault::invalid, "a name that " + to_text(address_) +
+                                          " was to be greeted with is not UTF-8: correct it"});
+    }
     timer_.expires_after(options_.handshake_max);
     timer_.async_wait([self = shared_from_this()](const SystemError& ec) {
       if (ec) return;

@@ -2,11 +2,13 @@
 
 #include <google/protobuf/arena.h>
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 
 #include "protocol/check.h"
 #include "protocol/frame.h"
+#include "protocol/utf8.h"
 #include "protocol/wire.pb.h"
 
 namespace twofold {
@@ -123,6 +125,12 @@ std::string decode_operation(wire::Operation& in, Operation& out) {
   return {};
 }
 
+bool texts_are_utf8(const Value& value) {
+  if (const auto* text = std::get_if<std::string>(&value.data)) return is_utf8(*text);
+  const auto* list = std::get_if<List>(&value.data);
+  return !list || std::all_of(list->begin(), list->end(), texts_are_utf8);
+}
+
 template <class Message>
 std::string serialise(const Message& message) {
   std::string out;
@@ -138,24 +146,18 @@ Error malformed(const char* what) {
 
 }  // namespace
 
-bool is_utf8(std::string_view text) {
-  const auto* at = reinterpret_cast<const unsigned char*>(text.data());
-  const auto* end = at + text.size();
-  while (at < end) {
-    const unsigned char lead = *at++;
-    if (lead < 0x80) continue;
-    const int more = lead >= 0xf0 ? 3 : lead >= 0xe0 ? 2 : 1;
-    if (lead < 0xc2 || lead > 0xf4 || end - at < more) return false;
-    // The second byte's range keeps out overlong forms, surrogates and what lies beyond U+10FFFF.
-    const unsigned char low = lead == 0xe0 ? 0xa0 : lead == 0xf0 ? 0x90 : 0x80;
-    const unsigned char high = lead == 0xed ? 0x9f : lead == 0xf4 ? 0x8f : 0xbf;
-    if (*at < low || *at > high) return false;
-    for (int i = 1; i < more; ++i) {
-      if ((at[i] & 0xc0) != 0x80) return false;
+std::string find_not_utf8(const Work& work) {
+  for (std::size_t i = 0; i < work.size(); ++i) {
+    const Operation& operation = work[i];
+    std::string where = "operation " + std::to_string(i);
+    if (!is_utf8(operation.name)) return "the name of " + where;
+    where += " (" + operation.name + ")";
+    for (const auto& [name, value] : operation.arguments) {
+      if (!is_utf8(name)) return "the name of an argument of " + where;
+      if (!texts_are_utf8(value)) return "the value of argument '" + name + "' of " + where;
     }
-    at += more;
   }
-  return true;
+  return {};
 }
 
 std::string to_text(const Value& value) {

@@ -38,8 +38,9 @@ struct Operation {
 using Work = std::vector<Operation>;
 using Results = std::vector<Value>;  // one per operation
 
-// Whether `text` is UTF-8. Every name, key and text on the wire is; bytes are not bound to it.
-bool is_utf8(std::string_view text);
+// The first name or text in `work` that is not UTF-8, so that no receiver could parse it, as a
+// person would look for it ("the value of argument 'key' of operation 2 (add)"); empty: none.
+std::string find_not_utf8(const Work& work);
 
 inline constexpr std::size_t kListDepthMax = 16;  // a list of numbers has depth 1
 inline constexpr std::size_t kArgumentsMax = 64;  // of one operation

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "protocol/convert.h"
+#include "protocol/utf8.h"
 #include "resource_manager/stats_view.h"
 
 namespace twofold::resource_manager {

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "lab/workflows/transaction_line.h"
+#include "protocol/utf8.h"
 
 namespace twofold::lab {
 namespace {
@@ -52,10 +53,10 @@ Run Run::make(TxnId known) {
 }
 
 Result<Run> Run::parse(std::string_view text) {
-  if (text.empty() || text.size() > kRunBytesMax) {
+  if (text.empty() || text.size() > kRunBytesMax || !is_utf8(text)) {
     return Error{Fault::invalid,
                  "--run takes the run id that the earlier command printed, at most " +
-                     std::to_string(kRunBytesMax) + " bytes"};
+                     std::to_string(kRunBytesMax) + " bytes of UTF-8"};
   }
   // A run that was not made here may be as old as the log.
   TxnId known{0, 1};

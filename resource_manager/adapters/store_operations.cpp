@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "protocol/check.h"
+#include "protocol/utf8.h"
 
 namespace twofold::resource_manager::store {
 namespace {
@@ -44,12 +45,9 @@ bool contains(std::span<const std::string_view> names, std::string_view name) {
   return false;
 }
 
-// Not in the middle of a UTF-8 character: wire strings must stay valid.
 std::string clipped(std::string text) {
   if (text.size() <= kShownBytesMax) return text;
-  std::size_t end = kShownBytesMax;
-  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0u) == 0x80u) --end;
-  return text.substr(0, end) + "…";
+  return std::string(utf8_prefix(text, kShownBytesMax)) + "…";
 }
 std::string shown(const Value& value) {
   return clipped(to_text(value));

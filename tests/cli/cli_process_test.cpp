@@ -267,6 +267,12 @@ TEST_F(CliTest, SubmitReportsEachLine) {
   EXPECT_THAT(run("show put @").out, HasSubstr("payments"));
   EXPECT_THAT(run("list --all @").out, HasSubstr("put"));
   EXPECT_EQ(run("show no-such-request @").status, 1);
+  for (const char* command :
+       {"show \"$(printf '\\377')\" @", "scan payments --prefix \"$(printf '\\377')\" @"}) {
+    const auto no_text = run(command);
+    EXPECT_EQ(no_text.status, 1) << command;
+    EXPECT_THAT(no_text.err, HasSubstr("not UTF-8")) << command;
+  }
   EXPECT_EQ(run("list --json @").parsed(), json::array());
   EXPECT_EQ(run("locks payments --json @").parsed(), json::array());
   const auto stats = run("stats --json @").parsed();

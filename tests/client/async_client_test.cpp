@@ -293,6 +293,35 @@ TEST_F(AsyncClientTest, RejectsWhatCannotTravel) {
   const Outcome told = result_of(std::move(transaction)).outcome;
   EXPECT_EQ(told.verdict, Verdict::rejected);
   EXPECT_EQ(told.reason, Reason::invalid);
+  transaction = payment();
+  transaction.branches[0].work[0].arguments[0].second = Value{std::string("\xff")};
+  EXPECT_THAT(result_of(std::move(transaction)).outcome.detail,
+              AllOf(HasSubstr("payments"), HasSubstr("'key' of operation 0 (add) is not UTF-8")));
+}
+
+// The coordinator could only end the connection, and with it what others wait for.
+TEST_F(AsyncClientTest, QuestionsThatCannotTravelAreToldAtOnce) {
+  until_connected();
+  std::optional<Outcome> asked;
+  client_->ask_request("\xff", wire::REPLY_NOW, {}, [&](Outcome told) { asked = told; });
+  std::optional<Error> called;
+  wire::Frame show;
+  show.mutable_show()->set_request_id("\xff");
+  client_->call(show, [&](Result<wire::Frame> result) { called = result.error(); });
+  EXPECT_FALSE(asked || called);  // not from inside the call
+  run_until(io_, [&] { return asked && called; });
+  EXPECT_EQ(asked->verdict, Verdict::rejected);
+  EXPECT_EQ(asked->reason, Reason::invalid);
+  EXPECT_EQ(called->fault, Fault::invalid);
+  EXPECT_TRUE(coordinator_.asked.empty());
+  EXPECT_EQ(coordinator_.hellos.size(), 1u);
+}
+
+TEST_F(AsyncClientTest, AClientWithoutAUtf8NameIsToldSo) {
+  options_.name = "\xff";
+  const Outcome told = result_of(payment()).outcome;
+  EXPECT_THAT(told.detail, HasSubstr("not UTF-8"));
+  EXPECT_TRUE(coordinator_.hellos.empty());
 }
 
 TEST_F(AsyncClientTest, AFailureAnswersItsRequestOnly) {

@@ -59,6 +59,18 @@ TEST_F(CallOnceTest, AnswersOneRequest) {
   EXPECT_EQ(result->scan_answer().entries(0).key(), "order/1");
 }
 
+TEST_F(CallOnceTest, WhatIsNotUtf8IsNotSent) {
+  serve([](Connection&, const wire::Frame&) { ADD_FAILURE() << "it was sent"; });
+  wire::Frame request;
+  request.mutable_scan()->set_prefix("\xff");
+  const auto scanned = call_once(address_, request, kPatience);
+  ASSERT_TRUE(scanned.has_error());
+  EXPECT_EQ(scanned.error().fault, Fault::invalid);
+  const auto greeted = call_once(address_, scan(), kPatience, "\xff");
+  ASSERT_TRUE(greeted.has_error());
+  EXPECT_EQ(greeted.error().fault, Fault::invalid);
+}
+
 TEST_F(CallOnceTest, SaysWhomItExpects) {
   server_.refuse = {wire::FAILURE_NOT_HERE, "this is kitchen, not payments: check the address"};
   serve({});

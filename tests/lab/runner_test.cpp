@@ -209,6 +209,7 @@ TEST(Run, AnyTextIsARunButAsOldAsCanBe) {
   }
   EXPECT_FALSE(Run::parse(""));
   EXPECT_FALSE(Run::parse(std::string(129, 'x')));
+  EXPECT_FALSE(Run::parse("\xff"));
 }
 
 TEST(Outcomes, HaveOneOfFourWords) {

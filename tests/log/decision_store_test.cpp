@@ -109,7 +109,8 @@ TEST(DecisionStore, LogIdsAreRandom) {
 
 TEST(DecisionStore, InitRefusesBadNames) {
   TemporaryDirectory root;
-  for (const std::string& node : {std::string(), std::string(33, 'n'), std::string("a b")}) {
+  for (const std::string& node :
+       {std::string(), std::string(33, 'n'), std::string("a b"), std::string("n\xff")}) {
     const auto made = LmdbDecisionStore::init(root.path() / "log", node, kMapBytes);
     ASSERT_TRUE(made.has_error());
     EXPECT_EQ(made.error().fault, Fault::invalid);

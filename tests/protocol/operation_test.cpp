@@ -160,16 +160,17 @@ TEST(Value, ReadsAsAPersonWouldWriteIt) {
   EXPECT_EQ(to_text(Value{List{{std::int64_t{1}}, {std::string("b")}}}), "[1, \"b\"]");
 }
 
-TEST(Utf8, AgreesWithTheStandard) {  // Unicode, table 3-7
-  for (const char* good : {"", "plain", "\xc2\x80", "\xe0\xa0\x80", "\xed\x9f\xbf", "\xee\x80\x80",
-                           "\xf0\x90\x80\x80", "\xf4\x8f\xbf\xbf"}) {
-    EXPECT_TRUE(is_utf8(good)) << good;
-  }
-  for (const char* bad : {"\x80", "\xc0\xaf", "\xc1\x81", "\xe0\x9f\xbf", "\xed\xa0\x80",
-                          "\xf0\x8f\xbf\xbf", "\xf4\x90\x80\x80", "\xf5\x80\x80\x80", "\xc2",
-                          "\xe2\x82", "\xf0\x9f\x98", "\xe2\x28\xa1", "a\xff"}) {
-    EXPECT_FALSE(is_utf8(bad));
-  }
+// A receiver could not parse it, so that a sender must not send it.
+TEST(Work, SaysWhichTextIsNotUtf8) {
+  const Operation add{"add", {{"key", Value{std::string("k")}}, {"by", Value{std::int64_t{1}}}}};
+  EXPECT_EQ(find_not_utf8({add, add}), "");
+  EXPECT_EQ(find_not_utf8({add, {"\xff", {}}}), "the name of operation 1");
+  EXPECT_EQ(find_not_utf8({{"put", {{"\xc2", Value{}}}}}),
+            "the name of an argument of operation 0 (put)");
+  const Value nested{List{{std::int64_t{1}}, {List{{std::string("\x80")}}}}};
+  EXPECT_EQ(find_not_utf8({{"put", {{"key", nested}}}}),
+            "the value of argument 'key' of operation 0 (put)");
+  EXPECT_EQ(find_not_utf8({{"put", {{"key", Value{Bytes{"\xff"}}}}}}), "");
 }
 
 }  // namespace

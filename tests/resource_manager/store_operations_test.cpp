@@ -5,6 +5,8 @@
 #include <limits>
 #include <map>
 
+#include "protocol/utf8.h"
+
 namespace twofold::resource_manager::store {
 namespace {
 
