@@ -34,6 +34,7 @@ class Outlet {
   virtual void close(const CloseConnection& effect) = 0;
   virtual void answer(Answer effect) = 0;
   virtual void answer(AnswerRecover effect) = 0;
+  virtual void answer(const AnswerFailure& effect) = 0;
   virtual void answer(const Requester& requester, wire::Evidence::Kind kind) = 0;
   virtual void flush() = 0;  // blocks until what was sent has reached the kernel: for crash points
 };
@@ -82,6 +83,7 @@ class Engine final : public Host {
   void on(AnswerRecover&& effect) { outlet_->answer(std::move(effect)); }
   void on(AnswerFromEvidence&& effect);
   void on(AnswerEvidence&& effect);
+  void on(AnswerFailure&& effect) { outlet_->answer(effect); }
   void on(Alarm&& effect);
 
   boost::asio::io_context& io_;

@@ -217,6 +217,11 @@ void Server::answer(AnswerRecover effect) {
   send(*peer, frame);
 }
 
+void Server::answer(const AnswerFailure& effect) {
+  Peer* peer = find(effect.requester.connection);
+  if (peer != nullptr) send_failure(*peer, effect.requester.request, effect.text);
+}
+
 void Server::answer(const Requester& requester, wire::Evidence::Kind kind) {
   Peer* peer = find(requester.connection);
   if (peer == nullptr) return;

@@ -51,6 +51,7 @@ class Server final : public Outlet {
   void close(const CloseConnection& effect) override;
   void answer(Answer effect) override;
   void answer(AnswerRecover effect) override;
+  void answer(const AnswerFailure& effect) override;
   void answer(const Requester& requester, wire::Evidence::Kind kind) override;
   void flush() override;
 

@@ -113,7 +113,9 @@ class Branches::Impl {
     Branch* branch;
     bool below_mark;
   };
-  Node* session_of(const Requester& requester);
+  Node* current_session(ConnectionId connection) const;
+  Node* session_of(const Requester& requester);           // none: answered XAER_PROTO
+  Node* session_of_question(const Requester& requester);  // none: answered by a Failure
   std::optional<Target> target(const Requester& requester, const Xid& xid);
   bool may_start(Node& node, const Start& start);
   std::optional<Target> known_target(const Requester& requester, const Xid& xid);

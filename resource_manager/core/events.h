@@ -271,13 +271,19 @@ struct ReportWaits {
   ConnectionId connection = 0;
   std::vector<WaitEdge> waits;
 };
+// Recover or AskOutcome cannot be answered: a Failure, since neither has a code to say so.
+struct AnswerFailure {
+  Requester requester;
+  std::string text;
+};
 struct Alarm {
   std::string text;
 };
 
-using Effect = std::variant<AcceptSession, RefuseSession, CloseConnection, Run, Discard,
-                            PersistPrepare, PersistCommit, PersistRollback, PersistNode, Answer,
-                            AnswerRecover, AnswerFromEvidence, AnswerEvidence, ReportWaits, Alarm>;
+using Effect =
+    std::variant<AcceptSession, RefuseSession, CloseConnection, Run, Discard, PersistPrepare,
+                 PersistCommit, PersistRollback, PersistNode, Answer, AnswerRecover,
+                 AnswerFromEvidence, AnswerEvidence, AnswerFailure, ReportWaits, Alarm>;
 
 std::string_view name(const Event& event);  // "Start", "Persisted"
 std::string_view name(const Effect& effect);

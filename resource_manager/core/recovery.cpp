@@ -25,16 +25,16 @@ constexpr std::uint32_t kBatchMax = 10'000;  // keeps an answer well below a fra
 // after a scan that lacked it, and by then the floor may have passed it (rule 6). So a scan waits
 // until the rollbacks before it are durable.
 void Branches::Impl::on(Recover event) {
-  Node* node = session_of(event.requester);
+  Node* node = session_of_question(event.requester);
   if (!node) return;
   if (!event.start) {
     if (node->scan) return tell_batch(*node, event.requester, event.batch, event.close);
-    return answer(event.requester, Xa::er_inval,
-                  "no scan is open in this session: begin one with start");
+    return emit(
+        AnswerFailure{event.requester, "no scan is open in this session: begin one with start"});
   }
   node->scan.reset();
   if (node->waiting_scan) {
-    answer(node->waiting_scan->requester, Xa::er_inval, "a newer scan was begun in this session");
+    emit(AnswerFailure{node->waiting_scan->requester, "a newer scan was begun in this session"});
     node->waiting_scan.reset();
   }
   if (newest_rollback_ == 0) {
@@ -81,7 +81,7 @@ void Branches::Impl::tell_batch(Node& node, const Requester& requester, std::uin
 
 void Branches::Impl::on(AskOutcome event) {
   using Kind = AnswerEvidence::Kind;
-  const Node* node = session_of(event.requester);
+  const Node* node = session_of_question(event.requester);
   if (!node) return;
   const std::optional<Gtrid> gtrid = Gtrid::decode(event.xid.gtrid);
   const bool own = gtrid && event.xid.format_id == kFormatId && gtrid->node == node->record.node &&
@@ -99,9 +99,9 @@ void Branches::Impl::on(AskOutcome event) {
 
 // Stored together with the purge that it permits, so never later (rule 18).
 void Branches::Impl::on(Mark event) {
-  auto at = connections_.find(event.connection);
-  if (at == connections_.end() || at->second->connection != event.connection) return;
-  Node& node = *at->second;
+  Node* const session = current_session(event.connection);
+  if (!session) return;
+  Node& node = *session;
   if (event.low_water <= node.record.low_water) return;
   if (event.low_water.epoch > node.record.epoch) {
     return emit(Alarm{"ignored a low-water mark " + to_text(event.low_water) + " of node " +

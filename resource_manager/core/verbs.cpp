@@ -8,20 +8,29 @@ namespace {
 
 constexpr std::string_view kBusy =
     "a verb of an earlier session is still at work on this branch: retry";
+constexpr std::string_view kNoSession =
+    "this connection is not its node's current session: open a new session";
 
 }  // namespace
 
 // ---- who asks for what ------------------------------------------------------------------------
 
 // The session is checked when a verb runs, not when it arrives (rule 15).
+Node* Branches::Impl::current_session(ConnectionId connection) const {
+  auto at = connections_.find(connection);
+  return at != connections_.end() && at->second->connection == connection ? at->second : nullptr;
+}
+
 Node* Branches::Impl::session_of(const Requester& requester) {
-  auto at = connections_.find(requester.connection);
-  if (at != connections_.end() && at->second->connection == requester.connection) {
-    return at->second;
-  }
-  answer(requester, Xa::er_proto,
-         "this connection is not its node's current session: open a new session");
-  return nullptr;
+  Node* node = current_session(requester.connection);
+  if (!node) answer(requester, Xa::er_proto, std::string{kNoSession});
+  return node;
+}
+
+Node* Branches::Impl::session_of_question(const Requester& requester) {
+  Node* node = current_session(requester.connection);
+  if (!node) emit(AnswerFailure{requester, std::string{kNoSession}});
+  return node;
 }
 
 // Answers by itself, and returns none, what no branch can be meant by. Each coordinator sees only

@@ -183,6 +183,7 @@ const std::vector<NotCrossed>& not_crossed() {
       {"payments", "RefuseSession", "a stale coordinator: rm_server_test"},
       {"payments", "CloseConnection", "two sessions at once: rm_server_test"},
       {"payments", "AnswerEvidence", "asked about a branch that is there: branch_core_test"},
+      {"payments", "AnswerFailure", "a scan that was never begun: branch_core_test"},
       {"payments", "Alarm", "nothing here is alarming: branch_core_test"},
   };
   return all;

@@ -258,6 +258,7 @@ TEST(MatrixDeathTest, BrokenContract) {
 
 // What was answered with an error has changed nothing, and the branch still ends as it should.
 bool refused(const std::vector<Effect>& effects) {
+  if (!effects.empty() && std::holds_alternative<AnswerFailure>(effects.back())) return true;
   const auto* answer = effects.empty() ? nullptr : std::get_if<Answer>(&effects.back());
   return answer && (static_cast<int>(answer->code) < 0 || answer->code == Xa::retry);
 }

@@ -267,6 +267,7 @@ class World {
     listed_ = std::move(effect);
   }
   void carry_out(AnswerFromEvidence& effect) { answered(effect.requester); }
+  void carry_out(AnswerFailure& effect) { answered(effect.requester); }
   void carry_out(AnswerEvidence& effect) { answered(effect.requester); }
   void carry_out(ReportWaits& effect) {
     ++tally_.reports;

@@ -86,6 +86,7 @@ class ScriptedOutlet final : public Outlet {
   void answer(AnswerRecover effect) override {
     story_.push_back("listed " + std::to_string(effect.branches.size()));
   }
+  void answer(const AnswerFailure&) override { story_.push_back("failure"); }
   void answer(const Requester&, wire::Evidence::Kind kind) override {
     story_.push_back("evidence " + std::to_string(kind));
   }
