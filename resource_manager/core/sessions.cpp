@@ -65,7 +65,8 @@ std::optional<RefuseSession> Branches::Impl::refusal(const SessionRequested& req
     return refuse(Why::stale, epoch + " of node " + request.node + " is over: epoch " +
                                   std::to_string(known.epoch) +
                                   " has been here; another coordinator runs with a newer copy of "
-                                  "this log, or this log was restored from a backup (--restored)");
+                                  "this log, or this log was restored from an older backup: start "
+                                  "the one with the newest log");
   }
   if (request.epoch == known.epoch && request.nonce != known.nonce) {
     return refuse(Why::stale, epoch + " of node " + request.node +
