@@ -113,6 +113,7 @@ void ClientServer::received(std::uint64_t id, wire::Frame& frame) {
   if (!client.greeted) return greet(id, client, frame);
   switch (frame.body_case()) {
     case wire::Frame::kHeartbeat: return;
+  if (frame.has_failure() && frame.request() == 0) return;  // the connection ends with its text
     case wire::Frame::kHello:
       return end(client, wire::FAILURE_HANDSHAKE, "a second Hello; open another connection for it");
     case wire::Frame::kSubmit:
@@ -127,7 +128,7 @@ void ClientServer::received(std::uint64_t id, wire::Frame& frame) {
   }
   const std::uint64_t request = frame.request();
   if (request == 0) {
-    return end(client, wire::FAILURE_UNKNOWN_MESSAGE,
+    return end(client, wire::FAILURE_REQUEST,
                "a request without a number cannot be answered; number requests from 1");
   }
   switch (frame.body_case()) {

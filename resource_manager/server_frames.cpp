@@ -30,8 +30,8 @@ void Server::on_frame(ConnectionId id, wire::Frame& frame) {
   if (peer == nullptr || peer->stage == Stage::ended) return;
   const Body body = frame.body_case();
   if (peer->stage == Stage::greeting) return greet(*peer, frame);
-  // The connection itself ends after a Failure that is no answer, and no question was asked here.
-  if (body == Body::kHeartbeat || body == Body::kFailure) return;
+  if (body == Body::kHeartbeat) return;
+  if (body == Body::kFailure && frame.request() == 0) return;  // the connection ends with its text
   if (peer->stage == Stage::waiting || body == Body::kHello) {
     return end(*peer, wire::FAILURE_HANDSHAKE,
                body == Body::kHello ? "a second Hello on one connection"
@@ -49,6 +49,10 @@ void Server::on_request(Peer& peer, wire::Frame& frame) {
                    " of Frame is none that a resource manager takes: a newer peer, or one that "
                    "meant a coordinator");
   }
+  if (is_branch_verb(body) && peer.stage != Stage::coordinator) {
+    return end(peer, wire::FAILURE_UNKNOWN_MESSAGE,
+               "branch verbs belong to a coordinator's session: submit to the coordinator instead");
+  }
   if (frame.request() == 0 && body != Body::kMark) {
     return end(peer, wire::FAILURE_REQUEST,
                "message " + std::to_string(body) + " of Frame needs a request number");
@@ -59,11 +63,6 @@ void Server::on_request(Peer& peer, wire::Frame& frame) {
       Peer* asker = find(id);
       if (asker != nullptr && asker->stage != Stage::ended) inspect(*asker, question);
     });
-  }
-  if (peer.stage != Stage::coordinator) {
-    return send_failure(peer, frame.request(),
-                        "branch verbs belong to a coordinator's session: submit to the "
-                        "coordinator instead");
   }
   on_branch_verb(peer, frame);
 }

@@ -194,7 +194,14 @@ TEST_F(EngineClientsTest, messages_that_do_not_belong_here_end_that_connection_o
   frame.set_request(1);
   frame.mutable_commit();
   expect_ended(frame, wire::FAILURE_UNKNOWN_MESSAGE, "coordinator");
-  expect_ended(submission("unnumbered"), wire::FAILURE_UNKNOWN_MESSAGE, "number");
+  frame.Clear();
+  frame.mutable_mark();
+  expect_ended(frame, wire::FAILURE_UNKNOWN_MESSAGE, "coordinator");
+  frame.Clear();
+  frame.set_request(1);
+  frame.mutable_failure();  // an answer to nothing
+  expect_ended(frame, wire::FAILURE_UNKNOWN_MESSAGE, "coordinator");
+  expect_ended(submission("unnumbered"), wire::FAILURE_REQUEST, "number");
   EXPECT_EQ(outcome(bystander, submission("r1")).verdict, Verdict::committed);
 }
 

@@ -318,14 +318,48 @@ TEST_F(ServerTest, ShutdownTellsEveryone) {
 // ---- who may ask for what
 // --------------------------------------------------------------------------
 
-TEST_F(ServerTest, ClientsInspectAndUseNoBranchVerbs) {
+TEST_F(ServerTest, BranchVerbsOfAClientEndItsConnection) {
   serve();
-  auto client = connect(client_hello());
-  const wire::Frame refused = client->ask(FakePeer::start(branch_xid(1), {put("k", 1)}));
+  wire::Frame mark, recover;
+  to_wire(TxnId{1, 5}, *mark.mutable_mark()->mutable_low_water());
+  recover.mutable_recover()->set_start(true);
+  for (wire::Frame frame : {FakePeer::start(branch_xid(1), {put("k", 1)}), recover, mark}) {
+    auto client = connect(client_hello());
+    if (!frame.has_mark()) frame.set_request(1);
+    client->send_as_is(frame);
+    client->wait_closed();
+    EXPECT_EQ(client->closed()->fault, fault_of(wire::FAILURE_UNKNOWN_MESSAGE));
+    EXPECT_NE(client->closed()->message.find("coordinator"), std::string::npos);
+  }
+  EXPECT_EQ(number(connect(client_hello())->stats(), "started"), 0);
+}
+
+TEST_F(ServerTest, AnAnswerToNothingEndsItsConnection) {
+  serve();
+  auto main = session(1);
+  wire::Frame failure;
+  failure.set_request(7);
+  failure.mutable_failure()->set_code(wire::FAILURE_REQUEST);
+  main->send_as_is(failure);
+  main->wait_closed();
+  EXPECT_EQ(main->closed()->fault, fault_of(wire::FAILURE_UNKNOWN_MESSAGE));
+}
+
+TEST_F(ServerTest, AScanThatWasNeverBegunIsAFailureAndNotAnEmptyList) {
+  serve();
+  auto main = session(1);
+  wire::Frame recover;
+  recover.mutable_recover()->set_start(false);
+  const wire::Frame refused = main->ask(recover);
   ASSERT_TRUE(refused.has_failure());
   EXPECT_EQ(refused.failure().code(), wire::FAILURE_REQUEST);
-  EXPECT_NE(refused.failure().text().find("coordinator"), std::string::npos);
-  const wire::StatsAnswer stats = client->stats();  // the connection is still good
+  EXPECT_TRUE(main->recover().empty());  // the connection is still good
+}
+
+TEST_F(ServerTest, ClientsInspect) {
+  serve();
+  auto client = connect(client_hello());
+  const wire::StatsAnswer stats = client->stats();
   EXPECT_EQ(number(stats, "started"), 0);
   EXPECT_EQ(number(stats, "connections"), 1);
   for (const char* name : {"started", "committed", "committed_one_phase", "rolled_back",
