@@ -1,8 +1,11 @@
 #include "client/link.h"
 
+#include <sys/random.h>
+
 #include <algorithm>
 #include <utility>
 
+#include "protocol/check.h"
 #include "protocol/convert.h"
 
 namespace twofold::client {
@@ -17,6 +20,13 @@ bool lasting(const Error& error) {
          error.fault == Fault::not_found;
 }
 
+// Unique among all clients that a coordinator meets. Not 0.
+std::uint64_t draw_client_id() {
+  std::uint64_t id = 0;
+  while (id == 0) TWOFOLD_CHECK(getrandom(&id, sizeof id, 0) == sizeof id);
+  return id;
+}
+
 }  // namespace
 
 Link::Link(boost::asio::io_context& io, Address coordinator, std::string name,
@@ -24,6 +34,7 @@ Link::Link(boost::asio::io_context& io, Address coordinator, std::string name,
     : io_(io),
       coordinator_(std::move(coordinator)),
       name_(std::move(name)),
+      client_(draw_client_id()),
       options_(options),
       backoff_(kReconnectFirst, kReconnectMax),
       pause_(io) {}
@@ -58,6 +69,8 @@ void Link::connect() {
   wire::Hello hello;
   hello.set_role(wire::ROLE_CLIENT);
   hello.set_name(name_);
+  hello.set_client(client_);
+  hello.set_connection(++connections_);
   cancel_connect_ = connect_and_greet(io_, coordinator_, std::move(hello), options_,
                                       [weak = weak_from_this()](Result<Greeted> greeted) {
                                         if (auto self = weak.lock())

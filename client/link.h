@@ -1,6 +1,10 @@
 // The client's one connection to its coordinator, made again whenever it is lost (capped, jittered
 // backoff). Knows what the coordinator said of itself: its log and the newest TxnId (rule 7).
 //
+// Every connection greets with this client's id and a higher counter than the one before, and is
+// used only after Welcome: by then nothing that was sent on an earlier one can reach the
+// coordinator any more (coordinator/client_fence.h), and what it says of a request is final.
+//
 // Lives on the thread that runs the io_context. Handlers are called from the event loop only, never
 // from inside a call; after stop() never again. Handlers may drop the last reference to this
 // object.
@@ -31,6 +35,9 @@ class Link : public std::enable_shared_from_this<Link> {
 
   Link(boost::asio::io_context& io, Address coordinator, std::string name,
        ConnectionOptions options);
+  ~Link() { stop(); }
+  Link(const Link&) = delete;
+  Link& operator=(const Link&) = delete;
 
   void start(Handlers handlers);
   void want();  // a request has come: try again after a final failure
@@ -56,8 +63,10 @@ class Link : public std::enable_shared_from_this<Link> {
   boost::asio::io_context& io_;
   const Address coordinator_;
   const std::string name_;
+  const std::uint64_t client_;  // drawn at random
   const ConnectionOptions options_;
   std::shared_ptr<const Handlers> handlers_;  // none once stopped
+  std::uint64_t connections_ = 0;             // the counter of Hello
   Backoff backoff_;
   boost::asio::steady_timer pause_;
   std::function<void()> cancel_connect_;    // set while an attempt is under way

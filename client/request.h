@@ -2,7 +2,8 @@
 //
 // The state behind "it runs at most once, and nobody is told what is not so": a submission that was
 // sent and not answered may run, so from then on only a decision, or give_up with Verdict::unknown,
-// ends it.
+// ends it. A decision that a later connection tells is final for the sendings of earlier ones too:
+// the coordinator takes nothing from them once it has welcomed the later one (client/link.h).
 #pragma once
 
 #include <chrono>

@@ -31,6 +31,7 @@ wire::Frame failure(std::uint64_t request, wire::FailureCode code, std::string t
 ClientServer::ClientServer(Driver& driver, ClientServerOptions options)
     : driver_(driver),
       options_(std::move(options)),
+      fence_(options_.clients_remembered_max),
       listener_(
           driver.io(), options_.listen,
           [this](boost::asio::ip::tcp::socket socket) { accepted(std::move(socket)); },
@@ -92,6 +93,7 @@ void ClientServer::closed(std::uint64_t id, const Error& why) {
   spdlog::debug("client {} at {}: connection closed: {}", client.name, client.connection->peer(),
                 why.message);
   add(earlier_traffic_, client.connection->counters());
+  if (client.client != 0) fence_.closed(client.client, id);
   clients_.erase(found);  // its open requests stay counted until the core has answered them
 }
 
@@ -111,9 +113,9 @@ void ClientServer::received(std::uint64_t id, wire::Frame& frame) {
   if (found == clients_.end() || found->second.refused) return;
   Client& client = found->second;
   if (!client.greeted) return greet(id, client, frame);
+  if (frame.has_failure() && frame.request() == 0) return;  // the connection ends with its text
   switch (frame.body_case()) {
     case wire::Frame::kHeartbeat: return;
-  if (frame.has_failure() && frame.request() == 0) return;  // the connection ends with its text
     case wire::Frame::kHello:
       return end(client, wire::FAILURE_HANDSHAKE, "a second Hello; open another connection for it");
     case wire::Frame::kSubmit:
@@ -156,6 +158,14 @@ void ClientServer::greet(std::uint64_t id, Client& client, const wire::Frame& fr
     return end(client, wire::FAILURE_HANDSHAKE,
                "a coordinator serves clients only; correct the address or the role");
   }
+  const auto silence = static_cast<std::uint64_t>(options_.connection.silence_max.count());
+  if (hello.heartbeat_ms() >= silence) {
+    return end(client, wire::FAILURE_HANDSHAKE,
+               "heartbeats every " + std::to_string(hello.heartbeat_ms()) +
+                   " ms are too rare: this side closes after " + std::to_string(silence) +
+                   " ms of silence");
+  }
+  if (hello.client() != 0 && !fence(id, client, hello)) return;
   client.greeted = true;
   client.greeting.reset();
   client.connection->set_peer_limit(hello.frame_bytes_max());
@@ -164,6 +174,25 @@ void ClientServer::greet(std::uint64_t id, Client& client, const wire::Frame& fr
   *answer.mutable_welcome() = options_.welcome;
   to_wire(driver_.newest(), *answer.mutable_welcome()->mutable_newest());
   client.connection->send(answer);
+}
+
+bool ClientServer::fence(std::uint64_t id, Client& client, const wire::Hello& hello) {
+  const auto admission = fence_.admit(hello.client(), hello.connection(), id);
+  if (!admission.admitted) {
+    end(client, wire::FAILURE_STALE,
+        "connection " + std::to_string(hello.connection()) +
+            " of this client is not newer than its connection " + std::to_string(admission.newest) +
+            ": connect again with a higher counter");
+    return false;
+  }
+  client.client = hello.client();
+  const auto older = clients_.find(admission.fenced);
+  if (older != clients_.end() && !older->second.refused) {
+    end(older->second, wire::FAILURE_STALE,
+        "fenced: connection " + std::to_string(hello.connection()) +
+            " of the same client has taken over");
+  }
+  return true;
 }
 
 bool ClientServer::open(Client& client, std::uint64_t request, Open::Kind kind) {

@@ -5,7 +5,7 @@
 // that came before them. Nothing is unbounded: connections_max connections, requests_max open
 // requests in all (a request stays open in the core even when its connection is lost), and a client
 // that does not read is closed. Whatever is wrong with a connection ends that connection and
-// nothing else.
+// nothing else. A client's newer connection ends its older one (client_fence.h).
 //
 // Threads: the engine's.
 #pragma once
@@ -18,6 +18,7 @@
 #include <string_view>
 #include <unordered_map>
 
+#include "coordinator/client_fence.h"
 #include "coordinator/core/events.h"
 #include "coordinator/driver.h"
 #include "coordinator/wire_views.h"
@@ -32,6 +33,7 @@ struct ClientServerOptions {
   ConnectionOptions connection;
   std::size_t connections_max = 10'000;
   std::size_t requests_max = 201'000;
+  std::size_t clients_remembered_max = 10'000;  // that have left (client_fence.h)
 };
 
 class ClientServer {
@@ -58,6 +60,7 @@ class ClientServer {
     std::shared_ptr<Connection> connection;
     std::optional<boost::asio::steady_timer> greeting;  // runs until the handshake
     std::string name;
+    std::uint64_t client = 0;  // its id, once welcomed; 0: it has none
     bool greeted = false;
     bool refused = false;  // beyond connections_max, or ended for what it sent: not listened to
     std::unordered_map<std::uint64_t, Open> open;
@@ -70,6 +73,7 @@ class ClientServer {
 
   void received(std::uint64_t id, wire::Frame& frame);
   void greet(std::uint64_t id, Client& client, const wire::Frame& frame);
+  bool fence(std::uint64_t id, Client& client, const wire::Hello& hello);  // false: refused, told
   void submit(std::uint64_t id, Client& client, std::uint64_t request, wire::Submit& submit);
   void ask(std::uint64_t id, Client& client, std::uint64_t request, wire::Ask& ask);
   void list(Client& client, std::uint64_t request, const wire::List& list);
@@ -86,6 +90,7 @@ class ClientServer {
   ClientServerOptions options_;
   WallClock wall_;
   std::unordered_map<std::uint64_t, Client> clients_;
+  ClientFence fence_;
   std::uint64_t last_id_ = 0;
   std::size_t requests_open_ = 0;
   bool closing_ = false;

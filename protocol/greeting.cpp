@@ -187,6 +187,10 @@ wire::FailureCode check_hello(const wire::Frame& frame, std::string& text) {
     text = "Hello names no role that is known here: coordinator, resource manager or client";
     return wire::FAILURE_HANDSHAKE;
   }
+  if (hello.role() == wire::ROLE_CLIENT && hello.client() != 0 && hello.connection() == 0) {
+    text = "a client that gives its id needs a connection counter above 0";
+    return wire::FAILURE_HANDSHAKE;
+  }
   const char* missing = hello.role() == wire::ROLE_COORDINATOR ? missing_in(hello) : nullptr;
   if (missing) {
     text = std::string("a coordinator's Hello needs ") + missing;

@@ -53,6 +53,29 @@ TEST_F(LinkTest, GreetsAsAClientAndLearnsOfTheLog) {
   EXPECT_EQ(link_->frame_bytes_max(), 1u << 20);
   EXPECT_EQ(coordinator_.hellos.at(0).role(), wire::ROLE_CLIENT);
   EXPECT_EQ(coordinator_.hellos.at(0).name(), "test");
+  EXPECT_NE(coordinator_.hellos.at(0).client(), 0u);
+  EXPECT_EQ(coordinator_.hellos.at(0).connection(), 1u);
+}
+
+// So that the coordinator takes nothing from the older connection any more.
+TEST_F(LinkTest, EveryConnectionHasAHigherCounterOfTheSameClient) {
+  until_ups(1);
+  coordinator_.drop();
+  until_ups(2);
+  ASSERT_EQ(coordinator_.hellos.size(), 2u);
+  EXPECT_EQ(coordinator_.hellos[1].client(), coordinator_.hellos[0].client());
+  EXPECT_GT(coordinator_.hellos[1].connection(), coordinator_.hellos[0].connection());
+  start(coordinator_.address());  // another client
+  until_ups(3);
+  EXPECT_NE(coordinator_.hellos.at(2).client(), coordinator_.hellos[0].client());
+}
+
+TEST_F(LinkTest, AsStaleItConnectsAgain) {
+  until_ups(1);
+  coordinator_.connection().fail(wire::FAILURE_STALE, "fenced");
+  until_downs(1);
+  EXPECT_FALSE(final_);
+  until_ups(2);
 }
 
 TEST_F(LinkTest, ComesBackAfterALoss) {

@@ -181,6 +181,12 @@ TEST_F(EngineClientsTest, handshakes_that_do_not_fit_are_told_why) {
   frame = hello();
   frame.mutable_hello()->set_expects("payments");
   expect_refused(frame, wire::FAILURE_NOT_HERE, "payments");
+  frame = hello();
+  frame.mutable_hello()->set_client(0xc1);  // an id without a counter
+  expect_refused(frame, wire::FAILURE_HANDSHAKE, "counter");
+  frame = hello();
+  frame.mutable_hello()->set_heartbeat_ms(5'000);  // silence_max_ms
+  expect_refused(frame, wire::FAILURE_HANDSHAKE, "5000 ms are too rare");
   expect_refused(submission("r1"), wire::FAILURE_HANDSHAKE, "Hello");
 }
 

@@ -238,6 +238,9 @@ TEST(CheckHello, TakesGoodOnes) {
   frame.mutable_hello()->set_version(kProtocolVersion);
   frame.mutable_hello()->set_role(wire::ROLE_CLIENT);
   EXPECT_EQ(check_hello(frame, text), wire::FAILURE_UNSPECIFIED);
+  frame.mutable_hello()->set_client(0xc1);
+  frame.mutable_hello()->set_connection(1);
+  EXPECT_EQ(check_hello(frame, text), wire::FAILURE_UNSPECIFIED);
   EXPECT_TRUE(text.empty());
 }
 
@@ -268,6 +271,11 @@ TEST(CheckHello, SaysWhatIsWrongWithTheRest) {
             wire::FAILURE_HANDSHAKE);
   EXPECT_EQ(code_of([](auto& frame) { frame.mutable_hello()->clear_session(); }, "session"),
             wire::FAILURE_HANDSHAKE);
+  const auto client_without_counter = [](wire::Frame& frame) {
+    frame.mutable_hello()->set_role(wire::ROLE_CLIENT);
+    frame.mutable_hello()->set_client(0xc1);
+  };
+  EXPECT_EQ(code_of(client_without_counter, "counter"), wire::FAILURE_HANDSHAKE);
 }
 
 }  // namespace
