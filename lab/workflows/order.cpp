@@ -4,6 +4,7 @@
 #include <optional>
 #include <utility>
 
+#include "lab/workflows/json_text.h"
 #include "lab/workflows/transaction_line.h"
 
 namespace twofold::lab {
@@ -167,14 +168,13 @@ OrderClass classify(const Outcome& outcome) {
 }
 
 Result<World> parse_world(std::string_view text) {
-  boost::system::error_code failed;
-  const auto value = json::parse(json::string_view(text.data(), text.size()), failed);
-  const auto* object = failed ? nullptr : value.if_object();
+  const auto value = parse_json_text(text);
+  if (!value) return value.error();
+  const auto* object = value->if_object();
   if (!object) {
     return Error{Fault::invalid,
                  "not a world: an object with \"customers\", \"kitchen_slots\" and \"couriers\" is "
-                 "needed" +
-                     (failed ? " (" + failed.message() + ")" : std::string())};
+                 "needed"};
   }
   World world;
   const std::pair<std::string_view, std::map<std::string, std::int64_t>*> parts[] = {

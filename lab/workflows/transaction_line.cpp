@@ -6,6 +6,8 @@
 #include <optional>
 #include <utility>
 
+#include "lab/workflows/json_text.h"
+
 namespace twofold::lab {
 namespace {
 
@@ -125,12 +127,9 @@ Result<json::object> parse_json_line(std::string_view line) {
     return Error{Fault::invalid, "the line is longer than " + std::to_string(kLineBytesMax) +
                                      " bytes: split the transaction"};
   }
-  boost::system::error_code failed;
-  auto value = json::parse(line, failed);
-  if (failed) {
-    return Error{Fault::invalid, "not valid JSON in UTF-8 (" + failed.message() + ")"};
-  }
-  auto* object = value.if_object();
+  auto value = parse_json_text(line);
+  if (!value) return value.error();
+  auto* object = value->if_object();
   if (!object) return Error{Fault::invalid, "the line is JSON, but not an object {…}"};
   return std::move(*object);
 }

@@ -5,7 +5,7 @@
 //
 // request_id and timeout_ms may be missing. Of an operation, "op" is its name and every other
 // member a named argument, in the order given. Numbers are 64-bit integers. A member that is not
-// known is an error: a misspelt one must not be ignored. Pure.
+// known is an error, since a misspelt one must not be ignored, and so is one given twice. Pure.
 #pragma once
 
 #include <boost/json/object.hpp>
@@ -23,7 +23,7 @@ inline constexpr std::size_t kLineBytesMax = 16u << 20;
 // Fault::invalid: what is wrong, and where in the line: "branches[0].work[2].by: …".
 Result<client::Transaction> parse_transaction_line(std::string_view line);
 
-// A line as a JSON object; invalid: not JSON, not UTF-8, not an object, too long.
+// A line as a JSON object; invalid: as parse_json_text(), not an object, too long.
 Result<boost::json::object> parse_json_line(std::string_view line);
 
 bool is_blank(std::string_view line);

@@ -156,6 +156,18 @@ TEST(World, SaysWhatIsWrong) {
                            R"({"customers": {"c": 1.5}, "kitchen_slots": {}, "couriers": {}})"}) {
     EXPECT_FALSE(parse_world(text)) << text;
   }
+  const auto twice = parse_world(
+      R"({"customers": {"c": 1, "d": 2, "c": 3}, "kitchen_slots": {}, "couriers": {}})");
+  ASSERT_FALSE(twice);
+  EXPECT_THAT(twice.error().message, testing::StartsWith("\"c\" is given twice"));
+}
+
+TEST(Order, RefusesAKeyThatIsGivenTwice) {
+  const auto order =
+      parse_order(R"({"order_id":"o","customer":"c","restaurant":"r","zone":"z","total_pence":1,)"
+                  R"("total_pence":100})");
+  ASSERT_FALSE(order);
+  EXPECT_THAT(order.error().message, testing::StartsWith("\"total_pence\" is given twice"));
 }
 
 // The workflow's transactions, run on stores in memory, and their classification agree with the

@@ -89,6 +89,27 @@ TEST(TransactionLine, SaysWhatIsWrongAndWhere) {
               StartsWith("request_id:"));
 }
 
+// Of two amounts it would be luck which one counts.
+TEST(TransactionLine, RefusesAKeyThatIsGivenTwiceWhereverItIs) {
+  const std::pair<const char*, const char*> faults[] = {
+      {R"({"branches":[{"rm":"a","work":[{"op":"add","key":"k","by":-5,"by":-50}]}]})", "\"by\""},
+      {R"({"branches":[{"rm":"a","work":[]}],"branches":[{"rm":"b","work":[]}]})", "\"branches\""},
+      {R"({"branches":[{"rm":"a","rm":"b","work":[]}]})", "\"rm\""},
+      {R"({"request_id":"x","request_id":"x","branches":[{"rm":"a"}]})", "\"request_id\""},
+      {R"({"branches":[{"rm":"a","work":[{"op":"get","key":"k","k\u0065y":"l"}]}]})", "\"key\""},
+      {R"({"a":1,"a":2)", "\"a\""},
+      {R"({"":1,"":2})", "\"\""},
+  };
+  for (const auto& [line, key] : faults) {
+    EXPECT_THAT(fault_in(line), StartsWith(std::string(key) + " is given twice")) << line;
+  }
+  // The same key in several objects is no fault, nor is one within the other.
+  EXPECT_EQ(fault_in(R"({"branches":[{"rm":"a","work":[{"op":"get","key":"k"},)"
+                     R"({"op":"get","key":"k"}]},{"rm":"b","work":[]}]})"),
+            "accepted");
+  EXPECT_THAT(fault_in(R"({"x":{"x":{"x":1}}})"), StartsWith("x: is not known here"));
+}
+
 TEST(TransactionLine, RefusesWhatIsNotTextInUtf8) {
   EXPECT_THAT(fault_in(std::string("\0\1", 2)), StartsWith("not valid JSON"));
   EXPECT_THAT(fault_in_argument("\"\xff\""), StartsWith("not valid JSON"));
