@@ -85,6 +85,9 @@ class Runner::Impl : public std::enable_shared_from_this<Impl> {
   }
 
   void stop() {
+    if (stopped_) return;
+    stopped_ = true;
+    counts_.unfinished += std::exchange(counts_.ending, 0);
     reader_.stop();
     pump();
   }
@@ -105,6 +108,7 @@ class Runner::Impl : public std::enable_shared_from_this<Impl> {
       const auto got = reader_.next(number, line_);
       if (got == LineReader::Got::nothing_yet) break;
       at_end_ = got == LineReader::Got::end;
+      counts_.whole = at_end_ && !stopped_;
       if (!at_end_) take(number, line_);
     }
     pumping_ = false;
@@ -143,12 +147,16 @@ class Runner::Impl : public std::enable_shared_from_this<Impl> {
     const auto& outcome = result.outcome;
     if (!options_.wait_for_end || !decided(outcome) || outcome.ended || outcome.gtrid.empty())
       return;
+    if (stopped_) {
+      ++counts_.unfinished;
+      return;
+    }
     ++counts_.ending;
     ask_for_end(outcome.gtrid);
   }
 
   void ask_for_end(const std::string& gtrid) {
-    if (ended_) return;
+    if (ended_ || stopped_) return;
     const auto asked = std::chrono::steady_clock::now();
     client_.ask_gtrid(gtrid, wire::REPLY_AT_END,
                       [self = shared_from_this(), gtrid, asked](Outcome outcome) {
@@ -160,6 +168,7 @@ class Runner::Impl : public std::enable_shared_from_this<Impl> {
   // if nobody can tell any more is the transaction left unfinished.
   void on_end_told(const std::string& gtrid, const Outcome& outcome,
                    std::chrono::steady_clock::duration took) {
+    if (stopped_) return;  // counted as unfinished
     const bool told = decided(outcome) || outcome.verdict == Verdict::expired ||
                       outcome.verdict == Verdict::not_found;
     const bool own_word = outcome.verdict == Verdict::unknown && took < kOwnWordMax;
@@ -185,6 +194,7 @@ class Runner::Impl : public std::enable_shared_from_this<Impl> {
   std::string line_;
   bool at_end_ = false;
   bool ended_ = false;
+  bool stopped_ = false;
   bool pumping_ = false;
 };
 

@@ -49,7 +49,8 @@ struct RunnerCounts {
   std::uint64_t told = 0;        // lines whose result was told
   std::uint64_t in_flight = 0;   // not decided
   std::uint64_t ending = 0;      // decided, not ended everywhere
-  std::uint64_t unfinished = 0;  // decided, and nobody can tell whether they have ended
+  std::uint64_t unfinished = 0;  // decided, and not waited for or not to be told whether ended
+  bool whole = false;            // every line was taken
 };
 
 class Runner {
@@ -67,7 +68,8 @@ class Runner {
   ~Runner();
 
   void start();
-  void stop();  // takes no further lines; ends when what is in flight has
+  // Takes no further lines, and waits for no end: it ends when what is in flight is decided.
+  void stop();
   const RunnerCounts& counts() const;
 
  private:

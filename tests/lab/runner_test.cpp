@@ -188,6 +188,47 @@ TEST_F(RunnerTest, StopTakesNoFurtherLines) {
   while (!ended_) turn();
   EXPECT_EQ(told_.size(), 2U);
   EXPECT_EQ(coordinator_.submits().size(), 2U);
+  EXPECT_FALSE(runner_->counts().whole);
+}
+
+TEST_F(RunnerTest, StopDoesNotWaitForEnds) {
+  std::vector<std::uint64_t> waiting;
+  on_submit = [&](Connection& connection, const wire::Frame& frame) {
+    if (coordinator_.submits().size() == 1) {
+      return answer(connection, frame.request(), outcome(Verdict::committed, "first", false));
+    }
+    waiting.push_back(frame.request());
+  };
+  std::optional<std::uint64_t> asked;
+  on_ask = [&](Connection&, const wire::Frame& frame) { asked = frame.request(); };
+  start(line() + line());
+  while (waiting.empty() || !asked) turn();
+  EXPECT_TRUE(runner_->counts().whole);
+  runner_->stop();
+  EXPECT_EQ(runner_->counts().ending, 0U);
+  EXPECT_EQ(runner_->counts().unfinished, 1U);
+  EXPECT_FALSE(ended_);  // the second is not decided
+  answer(coordinator_.connection(), waiting.front(), outcome(Verdict::committed, "second", false));
+  while (!ended_) turn();
+  EXPECT_EQ(told_.size(), 2U);
+  EXPECT_EQ(runner_->counts().unfinished, 2U);
+  EXPECT_TRUE(runner_->counts().whole);
+  EXPECT_EQ(coordinator_.asks().size(), 1U);
+}
+
+TEST_F(RunnerTest, StopEndsAtOnceWhenOnlyEndsAreWaitedFor) {
+  on_submit = [](Connection& connection, const wire::Frame& frame) {
+    answer(connection, frame.request(), outcome(Verdict::committed, "g", false));
+  };
+  std::optional<std::uint64_t> asked;
+  on_ask = [&](Connection&, const wire::Frame& frame) { asked = frame.request(); };
+  start(line());
+  while (!asked) turn();
+  runner_->stop();
+  while (!ended_) turn();
+  EXPECT_EQ(runner_->counts().unfinished, 1U);
+  client_.reset();  // ends the open question, which changes nothing
+  EXPECT_EQ(runner_->counts().unfinished, 1U);
 }
 
 TEST(Run, ItsTextCarriesWhatWasKnown) {
