@@ -29,7 +29,9 @@ std::string to_text(const Refusal& refusal) {
   append_part(refusal.op, ": ", out);
   append_part(refusal.key, refusal.op.empty() ? ": " : " ", out);
   append_part(complaint(refusal), ": ", out);
-  if (!refusal.value.empty()) return out + ", found " + refusal.value;
+  // What is not understood was found in the work, everything else in the data.
+  const bool invalid = refusal.check == "invalid";
+  if (!refusal.value.empty()) return out + (invalid ? ", not " : ", found ") + refusal.value;
   return refusal.check == "expect" ? out + ", the key is absent" : out;
 }
 

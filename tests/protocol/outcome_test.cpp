@@ -23,7 +23,7 @@ TEST(Refusal, SaysWhoWhatAndWhy) {
   EXPECT_EQ(to_text(Refusal{"", 0, "add", "type", "k", "\"text\"", "int64"}),
             "add k: wrong type, expected int64, found \"text\"");
   EXPECT_EQ(to_text(Refusal{"s", 0, "frob", "invalid", "", "frob", "a store knows get and put"}),
-            "s: frob: invalid: a store knows get and put, found frob");
+            "s: frob: invalid: a store knows get and put, not frob");
   EXPECT_EQ(to_text(Refusal{"s", 0, "", "invalid", "", "", "not work"}), "s: invalid: not work");
 }
 
