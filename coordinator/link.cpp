@@ -259,10 +259,12 @@ void Link::send(Start& effect) {
 
 void Link::refuse_too_large(const Start& effect, std::size_t bytes) {
   wire::BranchAnswer answer;
-  answer.set_code(static_cast<std::int32_t>(Xa::rbother));
-  answer.set_text("its work makes a frame of " + std::to_string(bytes) + " bytes, and " +
-                  options_.name + " accepts " + std::to_string(peer_frame_bytes_max_) +
-                  ": split the work, or raise frame_bytes_max there");
+  answer.set_code(static_cast<std::int32_t>(Xa::rbintegrity));
+  wire::Refusal& refusal = *answer.add_refusals();  // no other attempt could do better
+  refusal.set_check("invalid");
+  refusal.set_value(std::to_string(bytes));
+  refusal.set_limit("split the work: it has to fit into a frame of " +
+                    std::to_string(peer_frame_bytes_max_) + " bytes (frame_bytes_max there)");
   on_branch_answer({verb_of(effect.then), effect.branch, effect.xid, monotonic_now()}, answer);
 }
 

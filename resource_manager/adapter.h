@@ -30,7 +30,7 @@ class Host {
 
 struct Plan {
   std::vector<LockRequest> locks;  // normalised; empty for a kind that locks by itself
-  std::vector<Refusal> invalid;    // operations that cannot be understood
+  std::vector<Refusal> invalid;    // operations that can never be done
 };
 
 enum class Evidence : std::uint8_t { committed, none };

@@ -1,17 +1,15 @@
 #include "resource_manager/adapters/store.h"
 
 #include <algorithm>
-#include <charconv>
-#include <random>
 #include <stdexcept>
 #include <unordered_map>
 #include <utility>
 #include <vector>
 
-#include "log/environment_files.h"
 #include "log/group_commit.h"
 #include "log/lmdb.h"
 #include "protocol/check.h"
+#include "resource_manager/adapters/store_data.h"
 #include "resource_manager/adapters/store_operations.h"
 #include "resource_manager/adapters/store_rows.h"
 #include "resource_manager/adapters/store_view.h"
@@ -22,24 +20,20 @@ namespace twofold::resource_manager {
 namespace store {
 namespace {
 
-constexpr std::string_view kFormat = "twofold store 1";
 // New transactions are refused from here on: a commit's copy-on-write needs pages too (rule 23).
 constexpr double kRoomFraction = 0.8;
 // A vote is a promise of room for the commit: what is used, and what prepared branches still have
 // to write, together stay below this part of the map.
 constexpr double kPromiseFraction = 0.9;
+// So far go branches that only erase, or else nobody could make room. The rest is for finishing
+// what is under way.
+constexpr double kErasingFraction = 0.95;
+constexpr std::uint64_t kPageBytes = 4096;
 
 std::int64_t wall_us() {
   return std::chrono::duration_cast<std::chrono::microseconds>(
              std::chrono::system_clock::now().time_since_epoch())
       .count();
-}
-
-std::uint64_t random_id() {
-  std::random_device device;
-  std::uint64_t id = 0;
-  while (id == 0) id = static_cast<std::uint64_t>(device()) << 32 | device();
-  return id;
 }
 
 Mutation put_row(Table table, std::string key, std::string value) {
@@ -54,6 +48,11 @@ std::uint64_t bytes_of(const WriteSet& writes) {
   std::uint64_t bytes = 0;
   for (const auto& [key, value] : writes) bytes += key.size() + (value ? value->size() : 0) + 32;
   return bytes;
+}
+
+// Also of a branch that wrote nothing: it takes little, and gives it back at its end.
+bool only_erases(const WriteSet& writes) {
+  return std::all_of(writes.begin(), writes.end(), [](const auto& one) { return !one.second; });
 }
 
 std::runtime_error damaged(const lmdb::Environment& environment, std::string_view what) {
@@ -110,10 +109,9 @@ class Store final : public Adapter {
     std::uint64_t promised = 0;
   };
 
-  bool room_for(std::uint64_t bytes) const {
-    const double map = static_cast<double>(environment_->map_bytes());
-    return used_fraction_ * map + static_cast<double>(promised_ + bytes) <= kPromiseFraction * map;
-  }
+  std::uint64_t promise_for(const WriteSet& writes) const;
+  bool room_for(const WriteSet& writes, std::uint64_t bytes) const;
+  std::optional<Refusal> too_large(const WriteSet& writes) const;
   WriteSet take_writes(BranchId branch);
   void submit(std::uint64_t ticket, Pending pending, Write write);
   void on_group(const GroupResult& result);
@@ -152,7 +150,7 @@ Recovered Store::recover(Time now) {
     const Duration age{std::max<std::int64_t>(0, wall_now - row->wall_us)};
     recovered.prepared.push_back({std::move(row->xid), std::move(row->locks), now - age});
     Prepared prepared{std::move(row->writes), 0};
-    prepared.promised = bytes_of(prepared.writes);
+    prepared.promised = promise_for(prepared.writes);
     promised_ += prepared.promised;
     prepared_.emplace(key, std::move(prepared));
     return true;
@@ -208,6 +206,7 @@ void Store::run(const Run& effect) {
   Ran ran;
   ran.branch = effect.branch;
   ran.refusals = std::move(evaluated.refusals);
+  if (auto refusal = too_large(writes)) ran.refusals.push_back(std::move(*refusal));
   if (ran.refusals.empty()) {
     ran.results = encode_results(evaluated.results);
     if (ran.results.size() > options_.results_bytes_max) {
@@ -221,7 +220,39 @@ void Store::run(const Run& effect) {
   }
   ran.code = ran.refusals.empty() ? Xa::ok : Xa::rbintegrity;
   ran.wrote = !writes.empty();
+  ran.frees = ran.wrote && only_erases(writes);
   host_->post(std::move(ran));
+}
+
+// What the end of a branch may add to what is used. Erasing rewrites pages, one for each key in the
+// worst case; only in the reserve is that more than what is spare.
+std::uint64_t Store::promise_for(const WriteSet& writes) const {
+  std::uint64_t bytes = bytes_of(writes);
+  if (used_fraction_ < kRoomFraction) return bytes;
+  for (const auto& [key, value] : writes) bytes += value ? 0 : kPageBytes;
+  return bytes;
+}
+
+bool Store::room_for(const WriteSet& writes, std::uint64_t bytes) const {
+  const double map = static_cast<double>(environment_->map_bytes());
+  const double limit = only_erases(writes) ? kErasingFraction : kPromiseFraction;
+  return used_fraction_ * map + static_cast<double>(promised_ + bytes) <= limit * map;
+}
+
+// Even an empty store would have no room for its prepared row and for the promise of its vote: no
+// retry can do better.
+std::optional<Refusal> Store::too_large(const WriteSet& writes) const {
+  const double map = static_cast<double>(environment_->map_bytes());
+  const auto limit = static_cast<std::uint64_t>(kPromiseFraction * map / 2);
+  const std::uint64_t bytes = bytes_of(writes);
+  if (bytes <= limit || only_erases(writes)) return std::nullopt;
+  Refusal refusal;
+  refusal.check = "invalid";
+  refusal.value = std::to_string(bytes);
+  refusal.limit =
+      "split the transaction, or enlarge the map: with this one a branch writes at most " +
+      std::to_string(limit) + " bytes";
+  return refusal;
 }
 
 WriteSet Store::take_writes(BranchId branch) {
@@ -237,9 +268,9 @@ void Store::submit(std::uint64_t ticket, Pending pending, Write write) {
 
 void Store::persist(PersistPrepare effect) {
   Prepared prepared{take_writes(effect.branch), 0};
-  prepared.promised = bytes_of(prepared.writes);
+  prepared.promised = promise_for(prepared.writes);
   std::string row = encode_prepared(wall_us(), effect.locks, prepared.writes);
-  if (!room_for(row.size() + prepared.promised)) {
+  if (!room_for(prepared.writes, row.size() + prepared.promised)) {
     host_->post(Refused{effect.ticket});
     return;
   }
@@ -265,8 +296,8 @@ void Store::persist(PersistCommit effect) {
   WriteSet writes;
   if (effect.one_phase) {
     writes = take_writes(effect.branch);
-    pending.promised = bytes_of(writes);
-    if (!room_for(pending.promised)) {
+    pending.promised = promise_for(writes);
+    if (!room_for(writes, pending.promised)) {
       host_->post(Refused{effect.ticket});
       return;
     }
@@ -407,97 +438,14 @@ void Store::add_stats(wire::StatsAnswer& stats) const {
   add_histogram(stats, "group_writes", group_writes_);
 }
 
-// ---- opening
-// ---------------------------------------------------------------------------------------
-
-Error with_directory(const StoreOptions& options, Fault fault, std::string_view what) {
-  return Error{fault,
-               "the store's data in " + options.directory.string() + " " + std::string(what)};
-}
-
-bool missing_or_empty(const std::filesystem::path& directory) {
-  std::error_code ignored;
-  return !std::filesystem::exists(directory, ignored) ||
-         std::filesystem::is_empty(directory, ignored);
-}
-
-Result<std::unique_ptr<lmdb::Environment>> open_environment(const StoreOptions& options) {
-  const lmdb::EnvironmentOptions environment{options.map_bytes,
-                                             {"meta", "data", "prepared", "outcomes", "nodes"}};
-  // Unfinished: what a crash while making it left behind.
-  if (missing_or_empty(options.directory) ||
-      lmdb::presence(options.directory) == lmdb::Presence::unfinished) {
-    return lmdb::Environment::create(options.directory, environment);
-  }
-  auto opened = lmdb::Environment::open(options.directory, environment);
-  if (!opened && opened.error().fault == Fault::not_found) {
-    return with_directory(options, Fault::exists,
-                          "cannot be made: the directory holds other files. Name an empty or "
-                          "missing directory with --data");
-  }
-  return opened;
-}
-
-// Also after a crash between making the environment and this.
-std::uint64_t initialise(lmdb::Environment& environment) {
-  const std::uint64_t store_id = random_id();
-  Write write;
-  write.mutations.push_back(put_row(kMeta, "format", std::string(kFormat)));
-  write.mutations.push_back(put_row(kMeta, "store_id", std::to_string(store_id)));
-  LmdbTarget target(environment);
-  const Write* const writes[] = {&write};
-  if (target.apply(target.last_group() + 1, writes) != GroupTarget::Applied::durable) {
-    throw std::runtime_error("the store's data in " + environment.directory().string() +
-                             " cannot be made: its map or the disk has no room");
-  }
-  return store_id;
-}
-
-bool empty_of_data(const lmdb::Reader& reader, const lmdb::Environment& environment) {
-  for (std::uint32_t table = kMeta; table <= kNodes; ++table) {
-    if (reader.count(environment.table(table)) != 0) return false;
-  }
-  return true;
-}
-
-Result<std::uint64_t> identify(const StoreOptions& options, lmdb::Environment& environment) {
-  std::string format, store_id;
-  bool empty = false;
-  {
-    lmdb::Reader reader(environment);
-    format = reader.get(environment.table(kMeta), "format").value_or("");
-    store_id = reader.get(environment.table(kMeta), "store_id").value_or("");
-    empty = empty_of_data(reader, environment);
-  }
-  if (empty) return initialise(environment);
-  if (format.empty()) {
-    return with_directory(options, Fault::unsupported,
-                          "is not a store's. Name the store's own directory with --data");
-  }
-  if (format != kFormat) {
-    return with_directory(options, Fault::unsupported,
-                          "has the format '" + format + "', and this build knows '" +
-                              std::string(kFormat) + "': start the version that wrote it");
-  }
-  std::uint64_t id = 0;
-  const auto [end, fault] = std::from_chars(store_id.data(), store_id.data() + store_id.size(), id);
-  if (fault != std::errc{} || end != store_id.data() + store_id.size() || id == 0) {
-    return with_directory(options, Fault::damaged,
-                          "has lost its identity (store_id): put a copy of the data back");
-  }
-  return id;
-}
-
 }  // namespace
 }  // namespace store
 
 Result<std::unique_ptr<Adapter>> open_store(const StoreOptions& options) {
-  auto environment = store::open_environment(options);
-  if (!environment) return environment.error();
-  Result<std::uint64_t> id = store::identify(options, **environment);
-  if (!id) return id.error();
+  Result<store::Data> data = store::open_data(options);
+  if (!data) return data.error();
   return std::unique_ptr<Adapter>(
-      std::make_unique<store::Store>(options, std::move(*environment), *id));
+      std::make_unique<store::Store>(options, std::move(data->environment), data->store_id));
 }
 
 }  // namespace twofold::resource_manager

@@ -12,6 +12,8 @@ namespace {
 
 // A refusal is kept and logged by coordinators: a long text is shown by its beginning.
 constexpr std::size_t kShownBytesMax = 200;
+// And of many, the first: a frame, the log and a reader have their limits.
+constexpr std::size_t kRefusalsMax = 1'000;
 
 struct VerbTraits {
   std::string_view name;
@@ -211,6 +213,7 @@ class Evaluation {
   }
 
   Value refuse(std::string_view check, std::string value, std::string limit) {
+    if (refusals_.size() == kRefusalsMax) return Value{};
     refusals_.push_back({.rm = {},
                          .operation = index_,
                          .op = std::string(name(operation_->verb)),
@@ -240,7 +243,7 @@ Parsed parse(std::string_view work) {
     return parsed;
   }
   parsed.operations.resize(decoded->size());
-  for (std::uint32_t i = 0; i < decoded->size(); ++i) {
+  for (std::uint32_t i = 0; i < decoded->size() && parsed.invalid.size() < kRefusalsMax; ++i) {
     const Operation& operation = (*decoded)[i];
     std::optional<Wrong> wrong = parse_one(operation, parsed.operations[i]);
     if (!wrong) continue;

@@ -31,7 +31,7 @@ struct StoreOperation {
 
 struct Parsed {
   std::vector<StoreOperation> operations;
-  std::vector<Refusal> invalid;  // check "invalid": the limit says what is allowed
+  std::vector<Refusal> invalid;  // check "invalid": the limit says what is allowed; the first 1,000
 };
 Parsed parse(std::string_view work);
 std::vector<LockRequest> locks_of(const std::vector<StoreOperation>& operations);  // normalised
@@ -44,8 +44,8 @@ class View {
 };
 
 struct Evaluated {
-  Results results;  // one per operation; null where a check failed
-  std::vector<Refusal> refusals;
+  Results results;                // one per operation; null where a check failed
+  std::vector<Refusal> refusals;  // the first 1,000
 };
 // In order, each operation seeing what those before it wrote. One that fails changes nothing, and
 // the rest is evaluated all the same, so that every failed check is told.

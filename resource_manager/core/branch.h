@@ -48,6 +48,7 @@ struct Branch {
   Then then = Then::nothing;
   bool read_only_vote = true;
   bool wrote = false;
+  bool frees = false;        // as Ran says
   bool handed = false;       // the adapter has been given its work, so it must be told of its end
   bool at_work = false;      // its Run has not been answered by Ran
   bool interactive = false;  // clients bring its work

@@ -20,7 +20,7 @@ Duration jittered(Duration timeout, const Xid& xid) {
 }
 
 constexpr std::string_view kNoRoom =
-    "the resource manager's store is full: retry later, or give it a larger map or disk";
+    "the resource manager's store is full: erase something, or give it a larger map or disk";
 
 }  // namespace
 
@@ -238,6 +238,7 @@ void Branches::Impl::on(Ran event) {
   if (!branch || !branch->at_work) return;
   branch->at_work = false;
   branch->wrote = branch->wrote || event.wrote;
+  branch->frees = event.frees;
   if (branch->state == BranchState::rolling_back) return finish_rollback(*branch);
   if (event.code != Xa::ok) return ran_badly(*branch, event);
   if (now_ >= branch->deadline) {
@@ -292,13 +293,18 @@ void Branches::Impl::vote(Branch& branch) {
     ++counts_.read_only;
     return answer_asked(branch, Xa::rdonly);
   }
-  if (branch.wrote && !room_) return vote_no_room(branch);
+  if (lacks_room(branch)) return vote_no_room(branch);
   set_state(branch, BranchState::preparing);
   branch.ticket = make_ticket(branch.id, TicketKind::prepare);
   branch.handed = true;  // by this, if it has done nothing
   PersistPrepare prepare{branch.ticket, branch.id, branch.xid, locks_.locks_of(branch.id)};
   if (branch.interactive) normalise(prepare.locks);
   emit(std::move(prepare));
+}
+
+// What makes room must go on without it; how far is for the adapter to say, by Refused.
+bool Branches::Impl::lacks_room(const Branch& branch) const {
+  return branch.wrote && !branch.frees && !room_;
 }
 
 void Branches::Impl::vote_no_room(Branch& branch) {
@@ -332,7 +338,7 @@ void Branches::Impl::commit_one_phase(Branch& branch) {
     answer_asked(branch, Xa::ok);
     return discard(branch);
   }
-  if (!room_) {
+  if (lacks_room(branch)) {
     answer_asked(branch, Xa::rbother, std::string{kNoRoom}, true);
     ++counts_.rolled_back;
     return discard(branch);

@@ -54,6 +54,7 @@ class Branches::Impl {
   void run(Branch& branch);
   void vote(Branch& branch);
   void prepared(Branch& branch);
+  bool lacks_room(const Branch& branch) const;
   void vote_no_room(Branch& branch);
   void commit_prepared(Branch& branch, bool awaited);
   void commit_one_phase(Branch& branch);
@@ -117,7 +118,8 @@ class Branches::Impl {
   Node* session_of(const Requester& requester);           // none: answered XAER_PROTO
   Node* session_of_question(const Requester& requester);  // none: answered by a Failure
   std::optional<Target> target(const Requester& requester, const Xid& xid);
-  bool may_start(Node& node, const Start& start);
+  // Adds to start.invalid what a limit forbids for good.
+  bool may_start(Node& node, Start& start);
   std::optional<Target> known_target(const Requester& requester, const Xid& xid);
   bool may_vote(Branch& branch, const Requester& requester, std::string_view verb,
                 std::uint64_t incarnation, std::uint64_t work_items);

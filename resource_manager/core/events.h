@@ -82,7 +82,7 @@ struct Start {
   Xid xid;
   std::string work;
   std::vector<LockRequest> locks;  // of that work, normalised; by the adapter's plan()
-  std::vector<Refusal> invalid;    // not empty: the work cannot be understood (votes no)
+  std::vector<Refusal> invalid;    // not empty: such work can never be done (votes no)
   Then then = Then::nothing;
   bool read_only_vote = true;
   Duration remaining{0};
@@ -163,6 +163,8 @@ struct Ran {
   std::vector<Refusal> refusals;
   std::string text;
   bool wrote = false;
+  bool frees =
+      false;  // all it wrote are erasures: it may go on when there is no room, to make some
 };
 struct Persisted {
   std::uint64_t ticket = 0;

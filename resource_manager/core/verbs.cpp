@@ -69,7 +69,7 @@ std::optional<Branches::Impl::Target> Branches::Impl::known_target(const Request
 
 // ---- the verbs --------------------------------------------------------------------------------
 
-bool Branches::Impl::may_start(Node& node, const Start& start) {
+bool Branches::Impl::may_start(Node& node, Start& start) {
   const NodeRecord& own = node.record;
   const std::optional<Gtrid> gtrid = Gtrid::decode(start.xid.gtrid);
   auto refuse = [&](Xa code, std::string text) {
@@ -95,10 +95,11 @@ bool Branches::Impl::may_start(Node& node, const Start& start) {
                                        " branches open (branches_max): retry later");
   }
   if (start.locks.size() > options_.locks_max) {
-    return refuse(Xa::rbother, "the work needs " + std::to_string(start.locks.size()) +
-                                   " locks, and a branch may have " +
-                                   std::to_string(options_.locks_max) +
-                                   " (locks_max): split the transaction");
+    Refusal& refusal = start.invalid.emplace_back();  // no other attempt could do better
+    refusal.check = "invalid";
+    refusal.value = std::to_string(start.locks.size());
+    refusal.limit = "split the transaction: a branch has at most " +
+                    std::to_string(options_.locks_max) + " locks (locks_max)";
   }
   if (start.remaining <= Duration::zero()) {
     return refuse(Xa::rbtimeout, "no time was left when the work arrived");

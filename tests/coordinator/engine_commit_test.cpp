@@ -117,7 +117,7 @@ TEST_F(EngineTest, an_error_instead_of_a_vote_is_a_no) {
   EXPECT_NE(told.detail.find("payments"), std::string::npos) << told.detail;
 }
 
-TEST_F(EngineTest, work_too_large_for_a_resource_manager_votes_no_with_both_sizes) {
+TEST_F(EngineTest, work_too_large_for_a_resource_manager_is_invalid_with_both_sizes) {
   payments.frame_bytes_max = 100'000;
   start_and_link();
   TestClient client;
@@ -125,8 +125,12 @@ TEST_F(EngineTest, work_too_large_for_a_resource_manager_votes_no_with_both_size
   const Outcome told =
       outcome(client, submission("r1", {"orders", "payments"}, std::string(200'000, 'w')));
   EXPECT_EQ(told.verdict, Verdict::aborted);
-  EXPECT_NE(told.detail.find("100000"), std::string::npos) << told.detail;
-  EXPECT_NE(told.detail.find("2000"), std::string::npos) << told.detail;
+  EXPECT_EQ(told.reason, Reason::refused);  // no retry could do better
+  ASSERT_EQ(told.refusals.size(), 1u);
+  EXPECT_EQ(told.refusals[0].rm, "payments");
+  EXPECT_EQ(told.refusals[0].check, "invalid");
+  EXPECT_NE(told.refusals[0].limit.find("100000"), std::string::npos) << told.refusals[0].limit;
+  EXPECT_EQ(told.refusals[0].value.substr(0, 3), "200") << told.refusals[0].value;
   EXPECT_EQ(payments.count("start"), 0u);
   // The link has not suffered.
   EXPECT_EQ(outcome(client, submission("r2")).verdict, Verdict::committed);

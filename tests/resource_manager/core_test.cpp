@@ -211,6 +211,17 @@ TEST(BranchCore, WithoutRoomWritersVoteNoAndReadersGoOn) {
   core.step(core.ran(core.run(make_xid(3), write_locks({"c"}), Then::commit_one_phase)));
   EXPECT_EQ(summary(core.effects), "XA_RBOTHER, Discard");
   EXPECT_TRUE(core.last<Answer>().no_room);
+  // Whoever only erases makes room, so it goes on; the adapter may still refuse it.
+  Ran erased = core.ran(core.run(make_xid(5), write_locks({"e"})));
+  erased.frees = true;
+  core.step(erased);
+  EXPECT_EQ(summary(core.effects), "PersistPrepare");
+  core.step(Refused{core.last<PersistPrepare>().ticket});
+  EXPECT_TRUE(core.last<Answer>().no_room);
+  erased = core.ran(core.run(make_xid(6), write_locks({"f"}), Then::commit_one_phase));
+  erased.frees = true;
+  core.step(erased);
+  EXPECT_EQ(summary(core.effects), "PersistCommit");
   core.step(SpaceChanged{true});
   core.step(core.ran(core.run(make_xid(4), write_locks({"d"}))));
   EXPECT_EQ(summary(core.effects), "PersistPrepare");
@@ -275,8 +286,19 @@ TEST(BranchCore, LimitsOnBranchesLocksAndTime) {
   options.locks_max = 2;
   Core core(options);
   core.open();
-  EXPECT_EQ(summary(core.step(core.start(kOne, write_locks({"a", "b", "c"})))), "XA_RBOTHER");
-  EXPECT_THAT(core.last<Answer>().text, HasSubstr("locks_max"));
+  // Never to be done, so a refusal: a retryable no would only be tried again.
+  for (const Then then : {Then::prepare, Then::nothing, Then::commit_one_phase}) {
+    Start greedy = core.start(kOne, write_locks({"a", "b", "c"}), then);
+    EXPECT_EQ(summary(core.step(std::move(greedy))), "XA_RBINTEGRITY");
+    const Answer answer = core.last<Answer>();
+    ASSERT_EQ(answer.refusals.size(), 1u);
+    EXPECT_EQ(answer.refusals[0].check, "invalid");
+    EXPECT_THAT(answer.refusals[0].limit, HasSubstr("at most 2 locks (locks_max)"));
+    EXPECT_EQ(answer.refusals[0].value, "3");
+    EXPECT_EQ(core.branches.locks().keys(), 0u);
+    if (then != Then::commit_one_phase) core.step(core.rollback(kOne));
+    core.expect_empty();
+  }
   Start late = core.start(kOne, write_locks({"a"}));
   late.remaining = Duration{0};
   EXPECT_EQ(summary(core.step(std::move(late))), "XA_RBTIMEOUT");

@@ -2,181 +2,13 @@
 // finds.
 #include "resource_manager/adapters/store.h"
 
-#include <gtest/gtest.h>
-
-#include <condition_variable>
-#include <deque>
 #include <fstream>
-#include <mutex>
 
 #include "log/group_commit.h"
-#include "tests/log/temporary_directory.h"
+#include "tests/resource_manager/store_fixture.h"
 
 namespace twofold::resource_manager {
 namespace {
-
-using RunWork = Run;  // in a test, Run is Google Test's
-
-Value number(std::int64_t value) {
-  return Value{value};
-}
-Value text(std::string value) {
-  return Value{std::move(value)};
-}
-Operation get(std::string key) {
-  return {"get", {{"key", text(std::move(key))}}};
-}
-Operation put(std::string key, Value value) {
-  return {"put", {{"key", text(std::move(key))}, {"value", std::move(value)}}};
-}
-Operation add(std::string key, std::int64_t by) {
-  return {"add", {{"key", text(std::move(key))}, {"by", number(by)}}};
-}
-
-constexpr LogId kLog{0xa1};
-
-Xid make_xid(std::uint64_t sequence, std::uint64_t epoch = 3) {
-  Xid xid;
-  xid.gtrid = Gtrid{kLog, epoch, 77, sequence, "main"}.encode();
-  xid.bqual = Bqual{0, "payments"}.encode();
-  return xid;
-}
-
-// The engine's side: jobs run on the test's thread while it waits for the next event.
-class TestHost final : public Host {
- public:
-  void post(Event event) override {
-    push([event = std::move(event), this]() mutable { events_.push_back(std::move(event)); });
-  }
-  void call(std::function<void()> job) override { push(std::move(job)); }
-
-  // Of what has come by itself; none if nothing has.
-  std::optional<Event> pending() {
-    while (run_one(std::chrono::milliseconds(0))) {
-    }
-    return take();
-  }
-  Event next() {
-    while (events_.empty()) {
-      if (!run_one(std::chrono::seconds(20))) throw std::runtime_error("no event came");
-    }
-    return *take();
-  }
-  // The next of that type; the others wait.
-  template <class E>
-  E next_of() {
-    std::deque<Event> others;
-    Event event = next();
-    for (; !std::holds_alternative<E>(event); event = next()) others.push_back(std::move(event));
-    events_.insert(events_.begin(), std::make_move_iterator(others.begin()),
-                   std::make_move_iterator(others.end()));
-    return std::get<E>(std::move(event));
-  }
-
- private:
-  void push(std::function<void()> job) {
-    std::lock_guard lock(mutex_);
-    jobs_.push_back(std::move(job));
-    arrived_.notify_one();
-  }
-  bool run_one(std::chrono::milliseconds patience) {
-    std::unique_lock lock(mutex_);
-    if (!arrived_.wait_for(lock, patience, [&] { return !jobs_.empty(); })) return false;
-    auto job = std::move(jobs_.front());
-    jobs_.pop_front();
-    lock.unlock();
-    job();
-    return true;
-  }
-  std::optional<Event> take() {
-    if (events_.empty()) return std::nullopt;
-    Event event = std::move(events_.front());
-    events_.pop_front();
-    return event;
-  }
-
-  std::mutex mutex_;
-  std::condition_variable arrived_;
-  std::deque<std::function<void()>> jobs_;
-  std::deque<Event> events_;
-};
-
-class StoreTest : public ::testing::Test {
- protected:
-  StoreTest() { options_.directory = directory_.path() / "store"; }
-  ~StoreTest() override { close(); }
-
-  void open() {
-    Result<std::unique_ptr<Adapter>> opened = open_store(options_);
-    ASSERT_TRUE(opened) << opened.error().message;
-    store_ = std::move(*opened);
-    host_ = std::make_unique<TestHost>();
-    recovered_ = store_->recover(Time(std::chrono::hours(1)));
-    store_->attach(*host_);
-  }
-  // As at the end of a process: what was asked for is written.
-  void close() {
-    if (store_) store_->stop();
-    store_.reset();
-    host_.reset();
-  }
-  void reopen() {
-    close();
-    open();
-  }
-
-  Ran run(BranchId branch, const Work& work) {
-    store_->run(RunWork{branch, make_xid(branch), encode_work(work)});
-    return host_->next_of<Ran>();
-  }
-  Results results(BranchId branch, const Work& work) {
-    const Ran ran = run(branch, work);
-    EXPECT_EQ(ran.code, Xa::ok);
-    return decode_results(ran.results).value();
-  }
-  Value value_of(const std::string& key) {
-    const Results found = results(kReader, {get(key)});
-    store_->discard(Discard{kReader});
-    return found.at(0);
-  }
-
-  bool persisted() { return std::holds_alternative<Persisted>(host_->next()); }
-  void ask_prepare(BranchId branch) {
-    store_->persist(PersistPrepare{branch * 4,
-                                   branch,
-                                   make_xid(branch),
-                                   {{"k", LockMode::exclusive}, {"r", LockMode::shared}}});
-  }
-  void ask_commit(BranchId branch, bool one_phase = false) {
-    store_->persist(PersistCommit{branch * 4 + 1, branch, make_xid(branch), one_phase});
-  }
-  bool prepare(BranchId branch) {
-    ask_prepare(branch);
-    store_->flush();
-    return persisted();
-  }
-  bool commit(BranchId branch, bool one_phase = false) {
-    ask_commit(branch, one_phase);
-    store_->flush();
-    return persisted();
-  }
-  void commit_at_once(BranchId branch, const Work& work) {
-    run(branch, work);
-    ASSERT_TRUE(commit(branch, true));
-  }
-  wire::ScanAnswer scan(const std::string& prefix = "", std::uint64_t bytes_max = 1u << 20) {
-    wire::Scan question;
-    question.set_prefix(prefix);
-    return store_->scan(question, bytes_max).value();
-  }
-
-  static constexpr BranchId kReader = 1'000'000;
-  test::TemporaryDirectory directory_;
-  StoreOptions options_;
-  std::unique_ptr<TestHost> host_;
-  std::unique_ptr<Adapter> store_;
-  Recovered recovered_;
-};
 
 // ---- branches
 // --------------------------------------------------------------------------------------
@@ -216,6 +48,13 @@ TEST_F(StoreTest, ResultsBeyondTheLimitAreRefused) {
   EXPECT_EQ(ran.code, Xa::rbintegrity);
   ASSERT_EQ(ran.refusals.size(), 1u);
   EXPECT_EQ(ran.refusals[0].check, "invalid");
+}
+
+// They must fit into a frame and into the log, whatever the work was.
+TEST_F(StoreTest, OfManyRefusalsTheFirstThousandAreTold) {
+  open();
+  EXPECT_EQ(run(1, Work(1'500, add("k", 1))).refusals.size(), 1'000u);
+  EXPECT_EQ(store_->plan(encode_work(Work(1'500, {"drop", {}}))).invalid.size(), 1'000u);
 }
 
 TEST_F(StoreTest, PlanNamesLocksOrWhatIsInvalid) {
@@ -439,70 +278,6 @@ TEST_F(StoreTest, StatsCountKeysAndForcedWrites) {
   EXPECT_EQ(stats.histograms(0).name(), "sync_us");
   EXPECT_EQ(stats.histograms(1).name(), "group_writes");
   EXPECT_EQ(stats.histograms(1).count(), 1u);
-}
-
-// ---- a full map (rule 23)
-// --------------------------------------------------------------------------
-
-TEST_F(StoreTest, WithoutRoomNobodyVotesYesAndWhoHasVotedCommits) {
-  options_.map_bytes = 1u << 20;
-  open();
-  const std::string large(50'000, 'x');
-  std::vector<BranchId> voted;
-  bool refused = false;
-  for (BranchId branch = 1; branch <= 40 && !refused; ++branch) {
-    run(branch, {put("k/" + std::to_string(branch), text(large))});
-    ask_prepare(branch);
-    store_->flush();
-    Event event = host_->next();
-    while (std::holds_alternative<SpaceChanged>(event)) event = host_->next();
-    refused = std::holds_alternative<Refused>(event);
-    if (!refused) voted.push_back(branch);
-  }
-  ASSERT_TRUE(refused);
-  ASSERT_GT(voted.size(), 2u);
-  for (BranchId branch : voted) {
-    ask_commit(branch);
-    store_->flush();
-    Event event = host_->next();
-    while (std::holds_alternative<SpaceChanged>(event)) event = host_->next();
-    EXPECT_EQ(std::get<Persisted>(event).ticket, branch * 4 + 1);
-  }
-  EXPECT_EQ(static_cast<std::size_t>(scan("k/").entries_size()), voted.size());
-}
-
-TEST_F(StoreTest, LackOfRoomAndItsEndAreTold) {
-  options_.map_bytes = 1u << 20;
-  open();
-  const std::string large(80'000, 'x');
-  BranchId branch = 0;
-  std::optional<Event> space;
-  while (!space && branch < 40) {
-    ++branch;
-    run(branch, {put("k/" + std::to_string(branch), text(large))});
-    ask_commit(branch, true);
-    store_->flush();
-    host_->next();
-    space = host_->pending();
-  }
-  ASSERT_TRUE(space);
-  EXPECT_FALSE(std::get<SpaceChanged>(*space).room);
-  reopen();  // full from the start
-  EXPECT_FALSE(std::get<SpaceChanged>(host_->next()).room);
-  // What has been prepared, or is purged, makes room; here an operator's erasing does.
-  Work erase;
-  for (BranchId each = 1; each < branch; ++each) {
-    erase.push_back({"erase", {{"key", text("k/" + std::to_string(each))}}});
-  }
-  run(100, erase);
-  ask_commit(100, true);
-  store_->flush();
-  bool room = false;
-  for (int events = 0; events < 2; ++events) {
-    const Event event = host_->next();
-    if (const auto* changed = std::get_if<SpaceChanged>(&event)) room = changed->room;
-  }
-  EXPECT_TRUE(room);
 }
 
 // ---- opening
