@@ -2,6 +2,7 @@
 // coordinator is down.
 #include <spdlog/fmt/fmt.h>
 
+#include <algorithm>
 #include <memory>
 
 #include "cli/commands.h"
@@ -86,6 +87,7 @@ json::object in_doubt_json(const std::string& rm, const wire::InDoubtBranch& bra
   json::array keys;
   for (const auto& key : branch.keys()) keys.emplace_back(key);
   json::object object{{"rm", rm},
+                      {"id", id_text(branch.xid().gtrid())},
                       {"gtrid", gtrid_text(branch.xid().gtrid())},
                       {"node", branch.node()},
                       {"age_ms", branch.age_ms()},
@@ -103,7 +105,7 @@ int in_doubt(const InspectOptions& options) {
   }
   int status = 0;
   json::array whole;
-  Table table({"participant", "coordinator", "age", "transaction", "keys it holds"},
+  Table table({"participant", "coordinator", "age", "transaction", "keys it holds", "gtrid"},
               {false, false, true});
   for (const auto& rm : *rms) {
     if (!options.name.empty() && rm.name != options.name) continue;
@@ -116,8 +118,8 @@ int in_doubt(const InspectOptions& options) {
     }
     for (const auto& branch : answer->in_doubt_answer().branches()) {
       if (options.json) whole.push_back(in_doubt_json(rm.name, branch));
-      table.add({rm.name, branch.node(), age(branch.age_ms()), gtrid_text(branch.xid().gtrid()),
-                 some_keys(branch)});
+      table.add({rm.name, branch.node(), age(branch.age_ms()), id_text(branch.xid().gtrid()),
+                 some_keys(branch), gtrid_text(branch.xid().gtrid())});
     }
   }
   if (options.json) {
@@ -136,7 +138,8 @@ int in_doubt(const InspectOptions& options) {
 json::array holders_json(const google::protobuf::RepeatedPtrField<wire::LockHolder>& holders) {
   json::array list;
   for (const auto& holder : holders) {
-    list.push_back(json::object{{"gtrid", gtrid_text(holder.xid().gtrid())},
+    list.push_back(json::object{{"id", id_text(holder.xid().gtrid())},
+                                {"gtrid", gtrid_text(holder.xid().gtrid())},
                                 {"mode", holder.exclusive() ? "exclusive" : "shared"},
                                 {"age_ms", holder.age_ms()},
                                 {"prepared", holder.prepared()}});
@@ -148,7 +151,8 @@ void add_lock_rows(Table& table, const std::string& key, const char* role,
                    const google::protobuf::RepeatedPtrField<wire::LockHolder>& holders) {
   for (const auto& holder : holders) {
     table.add({key, role, holder.exclusive() ? "exclusive" : "shared", age(holder.age_ms()),
-               gtrid_text(holder.xid().gtrid()), holder.prepared() ? "in doubt" : ""});
+               id_text(holder.xid().gtrid()), holder.prepared() ? "in doubt" : "",
+               gtrid_text(holder.xid().gtrid())});
   }
 }
 
@@ -158,7 +162,7 @@ int locks(const InspectOptions& options) {
   auto answer = ask_named(options, std::move(request));
   if (!answer) return fail(answer.error());
   json::array whole;
-  Table table({"key", "", "mode", "age", "transaction", ""}, {false, false, false, true});
+  Table table({"key", "", "mode", "age", "transaction", "", "gtrid"}, {false, false, false, true});
   for (const auto& entry : answer->locks_answer().entries()) {
     if (options.json) {
       whole.push_back(json::object{{"key", entry.key()},
@@ -239,6 +243,11 @@ Result<std::vector<Named>> servers(const InspectOptions& options) {
   return found;
 }
 
+bool is_resource_manager(const wire::StatsAnswer& stats) {  // a coordinator has no kind
+  return std::any_of(stats.texts().begin(), stats.texts().end(),
+                     [](const auto& text) { return text.name() == "kind"; });
+}
+
 int stats(const InspectOptions& options) {
   auto all = servers(options);
   if (!all) return fail(all.error());
@@ -251,6 +260,11 @@ int stats(const InspectOptions& options) {
     auto answer = server.name == lab::kCoordinator
                       ? client::call_once(server.address, std::move(request), kInspectAnswerMax)
                       : ask(server, std::move(request));
+    if (answer && server.name == lab::kCoordinator && is_resource_manager(answer->stats_answer())) {
+      answer = Error{Fault::invalid, twofold::to_text(server.address) +
+                                         " is a resource manager, not a coordinator: give the "
+                                         "coordinator's address"};
+    }
     if (!answer) {
       status = fail(answer.error());
     } else if (options.json) {

@@ -109,6 +109,11 @@ std::string age(std::uint64_t milliseconds) {
   return fmt::format("{} min", milliseconds / 60'000);
 }
 
+std::string id_text(std::string_view gtrid) {
+  const auto parsed = Gtrid::decode(gtrid);
+  return parsed ? to_text(parsed->txn_id()) : "?";
+}
+
 std::string wall_time(std::int64_t microseconds) {
   const std::time_t seconds = microseconds / 1'000'000;
   std::tm local{};

@@ -41,6 +41,7 @@ std::string grouped(std::int64_t number);                         // 1,234,567
 std::string plural(std::uint64_t count, std::string_view thing);  // "1 key", "1,234 keys"
 std::string age(std::uint64_t milliseconds);                      // "12 ms", "3.4 s", "5 min"
 std::string wall_time(std::int64_t microseconds);  // "2024-05-06 07:08:09.123456", local time
+std::string id_text(std::string_view gtrid);       // "1.303", as `show` takes it; "?": not ours
 std::size_t width(std::string_view utf8);          // in characters
 
 json::value to_json(const wire::Value& value);

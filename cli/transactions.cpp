@@ -56,7 +56,8 @@ json::object view_json(const wire::TransactionView& view) {
   for (const auto& phase : view.phases()) {
     phases.push_back(json::object{{"phase", phase.phase()}, {"wall_us", phase.wall_us()}});
   }
-  return {{"gtrid", gtrid_text(view.gtrid())},
+  return {{"id", id_text(view.gtrid())},
+          {"gtrid", gtrid_text(view.gtrid())},
           {"request_id", view.request_id()},
           {"phase", view.phase()},
           {"outcome", std::string(name(outcome.verdict))},
@@ -76,14 +77,15 @@ int list(const ListOptions& options) {
   auto answer = ask(options, std::move(request));
   if (!answer) return fail(answer.error());
   json::array whole;
-  Table table({"transaction", "request", "phase", "outcome", "age", "branches"},
+  Table table({"transaction", "request", "phase", "outcome", "age", "branches", "gtrid"},
               {false, false, false, false, true});
   for (const auto& view : answer->list_answer().transactions()) {
     if (options.json) {
       whole.push_back(view_json(view));
     } else {
-      table.add({gtrid_text(view.gtrid()), view.request_id(), view.phase(),
-                 outcome_text(from_wire(view.outcome())), age(view.age_ms()), branches_text(view)});
+      table.add({id_text(view.gtrid()), view.request_id(), view.phase(),
+                 outcome_text(from_wire(view.outcome())), age(view.age_ms()), branches_text(view),
+                 gtrid_text(view.gtrid())});
     }
   }
   if (options.json) {
@@ -121,7 +123,8 @@ std::string vote_text(const wire::BranchView& branch) {
 
 void print_view(const wire::TransactionView& view) {
   const auto outcome = from_wire(view.outcome());
-  print_line("transaction  " + gtrid_text(view.gtrid()));
+  print_line("transaction  " + id_text(view.gtrid()));
+  print_line("gtrid        " + gtrid_text(view.gtrid()));
   if (!view.request_id().empty()) print_line("request      " + view.request_id());
   print_line("phase        " + view.phase());
   print_line("outcome      " + outcome_text(outcome));
@@ -139,8 +142,14 @@ void print_view(const wire::TransactionView& view) {
   print_phases(view);
 }
 
-// A name that reads as a gtrid is asked for as one, and then as a request id.
+// A name that reads as a gtrid or as an id is asked for as one, and then as a request id.
 Result<wire::Frame> find(const ListOptions& options) {
+  if (const auto id = parse_txn_id(options.which)) {
+    wire::Frame request;
+    to_wire(*id, *request.mutable_show()->mutable_id());
+    auto answer = ask(options, std::move(request));
+    if (!answer || answer->show_answer().found()) return answer;
+  }
   if (const auto gtrid = parse_gtrid_text(options.which)) {
     wire::Frame request;
     request.mutable_show()->set_gtrid(*gtrid);
@@ -153,6 +162,11 @@ Result<wire::Frame> find(const ListOptions& options) {
 }
 
 int show(const ListOptions& options) {
+  if (options.which.empty()) {
+    return fail({Fault::invalid,
+                 "show which transaction? Give its id, gtrid or request id, as twofold list shows "
+                 "them"});
+  }
   auto answer = find(options);
   if (!answer) return fail(answer.error());
   if (!answer->show_answer().found()) {
@@ -179,15 +193,21 @@ void add_transactions(CLI::App& app, int& status) {
   list_command->footer("Example:\n  twofold list --all --data /var/tmp/shop");
   add_target(*list_command, options->target, Finds::coordinator);
   list_command->add_flag("--all", options->all, "The recently ended ones as well");
-  list_command->add_option("--max", options->entries_max, "At most so many")->capture_default_str();
+  list_command->add_option("--max", options->entries_max, "At most so many")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 1'000'000));
   list_command->add_flag("--json", options->json, "Print JSON");
   list_command->callback([options, &status] { status = list(*options); });
 
   auto* show_command = app.add_subcommand(
       "show", "Show one transaction: its phases with times, each branch's state");
-  show_command->footer("Example:\n  twofold show 1.5-kZx3Vq8:7 --data /var/tmp/shop");
+  show_command->footer(
+      "Example:\n  twofold show 1.303 --data /var/tmp/shop\n  twofold show pay-7 --data "
+      "/var/tmp/shop");
   add_target(*show_command, options->target, Finds::coordinator);
-  show_command->add_option("GTRID|REQUEST_ID", options->which, "As list and in-doubt show them")
+  show_command
+      ->add_option("ID|GTRID|REQUEST_ID", options->which,
+                   "As list and in-doubt show them; an id is one of this coordinator's own")
       ->required();
   show_command->add_flag("--json", options->json, "Print JSON");
   show_command->callback([options, &status] { status = show(*options); });

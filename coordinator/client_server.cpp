@@ -281,13 +281,14 @@ void ClientServer::list(Client& client, std::uint64_t request, const wire::List&
 void ClientServer::show(Client& client, std::uint64_t request, const wire::Show& show) {
   std::optional<TransactionView> view;
   switch (show.of_case()) {
+    case wire::Show::kId: view = driver_.settled_core().show(from_wire(show.id())); break;
     case wire::Show::kGtrid: view = driver_.settled_core().show_gtrid(show.gtrid()); break;
     case wire::Show::kRequestId:
       view = driver_.settled_core().show_request(show.request_id());
       break;
     case wire::Show::OF_NOT_SET:
       return refuse(client, request, wire::FAILURE_REQUEST,
-                    "which transaction? give a request id or a gtrid");
+                    "which transaction? give a request id, a gtrid or an id");
   }
   wire::Frame frame;
   frame.set_request(request);

@@ -69,6 +69,9 @@ Counts Coordinator::counts() const {
 std::vector<TransactionView> Coordinator::list(bool with_ended, std::size_t entries_max) const {
   return impl_->list(with_ended, entries_max);
 }
+std::optional<TransactionView> Coordinator::show(TxnId id) const {
+  return impl_->show(id);
+}
 std::optional<TransactionView> Coordinator::show_gtrid(std::string_view gtrid) const {
   return impl_->show_gtrid(gtrid);
 }

@@ -112,6 +112,7 @@ class Coordinator {
 
   // Oldest first.
   std::vector<TransactionView> list(bool with_ended, std::size_t entries_max) const;
+  std::optional<TransactionView> show(TxnId id) const;
   std::optional<TransactionView> show_gtrid(std::string_view gtrid) const;
   std::optional<TransactionView> show_request(std::string_view request_id) const;
 

@@ -31,6 +31,7 @@ class Coordinator::Impl {
   Counts counts() const;
 
   std::vector<TransactionView> list(bool with_ended, std::size_t entries_max) const;
+  std::optional<TransactionView> show(TxnId id) const { return view(id); }
   std::optional<TransactionView> show_gtrid(std::string_view gtrid) const;
   std::optional<TransactionView> show_request(std::string_view request_id) const;
 
