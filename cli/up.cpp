@@ -32,7 +32,7 @@ struct SystemOptions {
   std::string configuration;
   std::string name;
   std::string crash_at;
-  std::uint16_t base_port = 0;
+  std::int64_t base_port = 0;
   bool json = false;
 };
 

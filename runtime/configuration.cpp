@@ -223,7 +223,8 @@ Problem read_resource_manager(const toml::node& node, const fs::path& file,
           file, table->source(),
           "there are two resource managers named \"" + rm.name + "\"; give each a name of its own");
     }
-    if (other.address == rm.address) {
+    // Port 0 stands for one that `twofold up` chooses.
+    if (other.address == rm.address && !rm.address.ends_with(":0")) {
       return fault(file, table->source(),
                    "\"" + other.name + "\" and \"" + rm.name + "\" have the same address " +
                        rm.address + "; give each one of its own");

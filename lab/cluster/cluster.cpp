@@ -4,6 +4,8 @@
 #include <sys/wait.h>
 
 #include <boost/asio/io_context.hpp>
+#include <cerrno>
+#include <cstring>
 #include <fstream>
 #include <sstream>
 #include <utility>
@@ -21,10 +23,15 @@ constexpr milliseconds kKillMax{
     10'000};  // SIGKILL takes effect at once, but for a process in the disk
 
 Result<std::string> read_file(const fs::path& path) {
+  if (std::error_code ignored; fs::is_directory(path, ignored)) {
+    return Error{Fault::not_found, path.string() + " is a directory: name the file in it"};
+  }
   std::ifstream file(path, std::ios::binary);
   std::stringstream text;
   text << file.rdbuf();
-  if (!file) return Error{Fault::not_found, "cannot read " + path.string()};
+  if (!file) {
+    return Error{Fault::not_found, "cannot read " + path.string() + ": " + std::strerror(errno)};
+  }
   return text.str();
 }
 
@@ -57,23 +64,27 @@ Result<Configuration> choose_configuration(const ClusterOptions& options) {
   }
   auto text = read_file(options.configuration);
   if (!text) return text.error();
-  // Relative paths in it start at the data directory, where the copy will be.
+  // Relative paths in it start at the data directory, where the copy will be; its faults are where
+  // it is now.
   auto parsed = parse_configuration(*text, own);
-  if (!parsed) {
-    return Error{parsed.error().fault,
-                 "in " + options.configuration.string() + ": " + parsed.error().message};
+  if (parsed) return parsed;
+  auto message = parsed.error().message;
+  if (message.starts_with(own.string())) {
+    message.replace(0, own.string().size(), options.configuration.string());
   }
-  return parsed;
+  return Error{parsed.error().fault, std::move(message)};
 }
 
 // Puts a real port in the place of each 0, or base_port and those that follow it everywhere.
-Result<void> settle_ports(Configuration& configuration, std::uint16_t base_port) {
+Result<void> settle_ports(Configuration& configuration, std::int64_t base_port) {
   std::vector<std::string*> addresses{&configuration.coordinator.listen};
   for (auto& rm : configuration.resource_managers) addresses.push_back(&rm.address);
-  if (base_port != 0 && base_port + addresses.size() > 65'536) {
+  const auto count = static_cast<std::int64_t>(addresses.size());
+  if (base_port < 0 || base_port > 65'536 - count) {
     return Error{Fault::invalid, "--base-port " + std::to_string(base_port) +
-                                     " leaves no room for " + std::to_string(addresses.size()) +
-                                     " ports: choose a smaller one"};
+                                     ": choose one from 1 to " + std::to_string(65'536 - count) +
+                                     ", since this system takes " + std::to_string(count) +
+                                     " ports from there on"};
   }
   auto spare = free_ports(addresses.size());
   if (!spare) return spare.error();
@@ -81,7 +92,7 @@ Result<void> settle_ports(Configuration& configuration, std::uint16_t base_port)
     auto address = parse_address(*addresses[i]);
     if (!address) return address.error();
     if (base_port != 0) {
-      address->port = static_cast<std::uint16_t>(base_port + i);
+      address->port = static_cast<std::uint16_t>(base_port + static_cast<std::int64_t>(i));
     } else if (address->port == 0) {
       address->port = (*spare)[i];
     }

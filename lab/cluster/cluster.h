@@ -48,7 +48,7 @@ struct ClusterOptions {
   std::filesystem::path directory;
   std::filesystem::path
       configuration;  // empty: the one in the directory, or orders, payments, dispatch, kitchen
-  std::uint16_t base_port = 0;     // the coordinator's, the others follow; 0: free ports
+  std::int64_t base_port = 0;      // the coordinator's, the others follow; 0: free ports
   std::filesystem::path programs;  // empty: beside the running program
   bool kill_at_end = false;        // the destructor kills what runs
 };

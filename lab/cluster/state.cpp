@@ -119,12 +119,18 @@ Result<ClusterState> read_cluster_state(const std::filesystem::path& directory) 
   }
   std::stringstream text;
   text << file.rdbuf();
-  try {
-    return with_unnamed(state_from(json::parse(text.str()).as_object()), directory);
-  } catch (const std::exception& error) {
-    return Error{Fault::damaged, path.string() + " is not a cluster file (" + error.what() +
+  const auto damaged = [&](const std::string& why) {
+    return Error{Fault::damaged, path.string() + " is not a cluster file (" + why +
                                      "): stop the processes by hand, remove the file, and run "
                                      "twofold up again"};
+  };
+  boost::system::error_code failed;
+  const auto value = json::parse(text.str(), failed);
+  if (failed) return damaged(failed.message());
+  try {
+    return with_unnamed(state_from(value.as_object()), directory);
+  } catch (const std::exception&) {
+    return damaged("it lacks what such a file has");
   }
 }
 

@@ -79,8 +79,12 @@ TEST_F(ClusterTest, BasePortNumbersThemAll) {
   ASSERT_TRUE(cluster) << cluster.error().message;
   EXPECT_EQ(cluster->address("coordinator")->port, 17'400);
   EXPECT_EQ(cluster->address("kitchen")->port, 17'404);
-  made.base_port = 65'534;
-  EXPECT_THAT(Cluster::create(made).error().message, HasSubstr("--base-port"));
+  for (const std::int64_t out_of_range : {-1, 65'532, 70'000}) {
+    made.base_port = out_of_range;
+    EXPECT_THAT(
+        Cluster::create(made).error().message,
+        HasSubstr("--base-port " + std::to_string(out_of_range) + ": choose one from 1 to 65531"));
+  }
 }
 
 TEST_F(ClusterTest, AMissingLogIsNotMadeAnew) {

@@ -120,6 +120,10 @@ TEST(Configuration, RefusesWhatDoesNotFitTogether) {
   EXPECT_THAT(error_of("[[resource_manager]]\nname = \"x\"\naddress = \"h:1\"\n"
                        "[[resource_manager]]\nname = \"y\"\naddress = \"h:1\"\n"),
               HasSubstr("the same address h:1"));
+  EXPECT_TRUE(
+      parse_configuration("[[resource_manager]]\nname = \"x\"\naddress = \"h:0\"\n"
+                          "[[resource_manager]]\nname = \"y\"\naddress = \"h:0\"\n",
+                          kFile));
 }
 
 TEST(Configuration, SaysWhereTheSyntaxIsWrong) {
