@@ -1,6 +1,6 @@
 // One function per command group: each adds its subcommands, whose callbacks leave the exit status
 // in `status`. 0: done. 1: something did not go as asked, and standard error says what to do. 2:
-// wrong usage.
+// wrong usage. 130: stopped by Ctrl-C or SIGTERM before all was done.
 #pragma once
 
 #include <CLI/CLI.hpp>

@@ -2,8 +2,44 @@
 #include <csignal>
 #include <cstdio>
 #include <exception>
+#include <string>
+#include <string_view>
 
 #include "cli/commands.h"
+
+namespace {
+
+// CLI11 says of a misspelt command only that it was not expected.
+const char* unknown_command(const CLI::App& app, int argc, char** argv) {
+  if (argc < 2 || argv[1][0] == '-') return nullptr;
+  for (const auto* command : app.get_subcommands(nullptr)) {
+    if (command->get_name() == argv[1]) return nullptr;
+  }
+  return argv[1];
+}
+
+int tell_commands(const CLI::App& app, const char* unknown) {
+  std::string names;
+  for (const auto* command : app.get_subcommands(nullptr)) {
+    names += (names.empty() ? "" : ", ") + command->get_name();
+  }
+  std::fprintf(stderr, "twofold: there is no command %s: choose one of %s\nSee: twofold --help\n",
+               *unknown ? unknown : "''", names.c_str());
+  return 2;
+}
+
+int wrong_usage(const CLI::App& app, const CLI::ParseError& error) {
+  const auto parsed = app.get_subcommands();
+  const std::string command = parsed.empty() ? "" : " " + parsed.front()->get_name();
+  std::string text = error.what();
+  const std::string_view unreadable = "Could not convert: ";  // all that are converted are numbers
+  if (text.starts_with(unreadable)) text = text.substr(unreadable.size()) + " is no number";
+  std::fprintf(stderr, "twofold%s: %s\nSee: twofold%s --help\n", command.c_str(), text.c_str(),
+               command.c_str());
+  return 2;
+}
+
+}  // namespace
 
 int main(int argc, char** argv) {
   std::signal(SIGPIPE, SIG_IGN);
@@ -21,10 +57,17 @@ int main(int argc, char** argv) {
   twofold::cli::add_order(app, status);
   twofold::cli::add_transactions(app, status);
   twofold::cli::add_inspect(app, status);
+  if (argc < 2) {
+    std::fputs(app.help().c_str(), stderr);
+    return 2;
+  }
+  if (const char* unknown = unknown_command(app, argc, argv)) return tell_commands(app, unknown);
   try {
     app.parse(argc, argv);
+  } catch (const CLI::Success& asked_for_help) {
+    return app.exit(asked_for_help);
   } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : 2;
+    return wrong_usage(app, error);
   } catch (const std::exception& error) {
     std::fprintf(stderr, "twofold: %s\n", error.what());
     return 1;

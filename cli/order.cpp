@@ -2,6 +2,8 @@
 #include <spdlog/fmt/fmt.h>
 
 #include <array>
+#include <cerrno>
+#include <cstring>
 #include <fstream>
 #include <sstream>
 
@@ -48,8 +50,11 @@ constexpr Row kRows[] = {{OrderClass::committed, "committed", "committed"},
 Result<lab::World> read_world(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   std::stringstream text;
-  text << file.rdbuf();
-  if (!file) return Error{Fault::not_found, "cannot read the world in " + path};
+  if (file) text << file.rdbuf();
+  if (!file) {
+    return Error{Fault::not_found,
+                 "cannot read the world in " + path + ": " + std::strerror(errno)};
+  }
   auto world = lab::parse_world(text.str());
   if (!world) return Error{world.error().fault, path + ": " + world.error().message};
   return world;
@@ -136,8 +141,8 @@ int tell_others(const OrderTally& tally) {
   const auto refused = tally.of(OrderClass::other);
   const auto aborted = tally.of(OrderClass::aborted);
   if (refused > 0) {
-    note(plural(refused, "order") +
-         " were refused for a reason that is none of the workflow's (an overflow, or a store with "
+    note(plural(refused, "order") + (refused == 1 ? " was" : " were") +
+         " refused for a reason that is none of the workflow's (an overflow, or a store with "
          "other "
          "data): see --output");
   }
@@ -201,7 +206,8 @@ An order commits in all four stores or in none:
   payments  customer/<customer> less the total, not below 0; restaurant/<restaurant> plus the total
   dispatch  zone/<zone> less one courier, not below 0; assignment/<id>
   kitchen   slots/<restaurant> less one, not below 0; ticket/<id>
-The exit status is 0 only if no outcome stays unknown and no order was left out.)");
+The exit status is 0 only if no outcome stays unknown and no order was left out; 130 after Ctrl-C or
+SIGTERM, which takes no further order and waits for decisions only.)");
   add_session_options(*command, *options);
   command
       ->add_option("--world", options->world,

@@ -38,7 +38,10 @@ json::object result_line(const lab::LineResult& result, const Told& told) {
       {"outcome", json::string_view(told.outcome.data(), told.outcome.size())},
       {"class", json::string_view(told.result_class.data(), told.result_class.size())},
       {"reason", lab::reason_text(result.outcome)}};
-  if (!result.outcome.gtrid.empty()) line["gtrid"] = gtrid_text(result.outcome.gtrid);
+  if (!result.outcome.gtrid.empty()) {
+    line["id"] = id_text(result.outcome.gtrid);
+    line["gtrid"] = gtrid_text(result.outcome.gtrid);
+  }
   if (result.attempts > 1) line["attempts"] = result.attempts;
   if (result.outcome.heuristic) line["heuristic"] = true;
   return line;
@@ -90,14 +93,19 @@ void add_session_options(CLI::App& command, SessionOptions& options) {
   command
       .add_option("--retries", options.retries,
                   "How often a transaction is tried again that aborted for a passing reason")
-      ->capture_default_str();
+      ->capture_default_str()
+      ->check(CLI::Range(0, 1'000'000));
   command
       .add_option("--give-up", options.give_up_s,
                   "Seconds without a decision after which an outcome is told as unknown")
       ->capture_default_str()
       ->check(CLI::Range(1, 86'400));
-  command.add_option("--run", options.run,
-                     "Go on with an earlier run that was cut short, by the id that it printed");
+  // An empty one (an unset variable of a script) must not begin a new run: it would submit again.
+  command
+      .add_option("--run", options.run,
+                  "Go on with an earlier run that was cut short, by the id that it printed")
+      ->check(
+          [](const std::string& id) { return std::string(id.empty() ? "the id is empty" : ""); });
   command.add_flag("--no-wait", options.no_wait,
                    "End at the decisions; do not wait until every branch has finished");
   command.add_flag("--json", options.json, "End with a JSON object on standard output");
@@ -155,19 +163,27 @@ class Session::Impl {
     const auto end = Clock::now() + std::chrono::seconds(options_.give_up_s);
     std::string why = "it does not answer";
     bool told = false;
+    // Answered at once, also where nothing but another address can help.
+    wire::Frame question;
+    question.mutable_stats();
+    client_->call(std::move(question), [&](Result<wire::Frame> answer) {
+      if (!answer && answer.error().fault == Fault::invalid) hopeless_ = answer.error();
+    });
     client_->on_connection([&](bool connected, const std::string& text) {
       if (connected || told) return;
       told = true;
       why = text;
       note("waiting for the coordinator at " + to_text(address) + ": " + text);
     });
-    while (!client_->connected() && Clock::now() < end) io_.run_one_until(end);
+    while (!client_->connected() && !hopeless_ && Clock::now() < end) io_.run_one_until(end);
     client_->on_connection(nullptr);
+    if (hopeless_) return *hopeless_;
     if (client_->connected()) return {};
     return Error{Fault::closed,
                  "no coordinator at " + to_text(address) + " within " +
                      std::to_string(options_.give_up_s) + " s: " + why +
-                     ". Start it (twofold start coordinator --data DIR) and try again"};
+                     (why.ends_with('?') ? " " : ". ") +
+                     "Start it (twofold start coordinator --data DIR) and try again"};
   }
 
   void on_signal(lab::Runner& runner, Progress& progress) {
@@ -175,7 +191,11 @@ class Session::Impl {
       if (failed) return;
       if (interrupted_) std::_Exit(130);
       interrupted_ = true;
-      progress.notice("stopping: waiting for what is in flight (press Ctrl-C again to leave it)");
+      if (const auto in_flight = runner.counts().in_flight; in_flight > 0) {
+        progress.notice("stopping: waiting for the decisions on " +
+                        plural(in_flight, "transaction") +
+                        " in flight (press Ctrl-C again to leave them)");
+      }
       on_signal(runner, progress);
       runner.stop();
     });
@@ -201,7 +221,8 @@ class Session::Impl {
       ending_told_ = true;
       progress.notice(
           "all are decided; " + plural(counts.ending, "transaction") +
-          " wait for a participant to finish (twofold list shows them; --no-wait does not "
+          (counts.ending == 1 ? " waits" : " wait") +
+          " for a participant to finish (twofold list shows which; Ctrl-C or --no-wait does not "
           "wait)");
     }
   }
@@ -232,6 +253,7 @@ class Session::Impl {
   boost::asio::io_context io_{1};
   boost::asio::signal_set signals_;
   std::optional<boost::asio::steady_timer> timer_;
+  std::optional<Error> hopeless_;  // no waiting makes this peer a coordinator
   std::optional<client::AsyncClient> client_;
   lab::Run run_;
   std::map<std::string, std::uint64_t> outcomes_;
@@ -299,14 +321,16 @@ Result<SessionResult> Session::run_file(Parse parse, Tell tell) {
 int finish(const SessionOptions&, const lab::Run& run, const SessionResult& result,
            std::uint64_t unknown) {
   const auto resume = "go on with --run " + run.id;
-  if (result.interrupted) note("stopped before the end: " + resume);
+  if (result.interrupted && !result.counts.whole) note("stopped before the end: " + resume);
   if (unknown > 0) {
-    note("of " + plural(unknown, "transaction") +
-         " it is not known whether they committed: when the coordinator is back, " + resume);
+    note("of " + plural(unknown, "transaction") + " it is not known whether " +
+         (unknown == 1 ? "it" : "they") + " committed: when the coordinator is back, " + resume);
   }
   if (result.counts.unfinished > 0) {
-    note(plural(result.counts.unfinished, "decided transaction") +
-         " may not have finished everywhere: see twofold list and twofold in-doubt");
+    note(plural(result.counts.unfinished, "transaction") +
+         (result.counts.unfinished == 1 ? " is" : " are") +
+         " decided and may not have ended everywhere: nothing is lost, see twofold list and "
+         "twofold in-doubt");
   }
   return result.interrupted ? 130 : unknown + result.counts.unfinished > 0 ? 1 : 0;
 }

@@ -64,7 +64,8 @@ class Session {
   std::unique_ptr<Impl> impl_;
 };
 
-// What is to be said at the end besides the counts; the exit status.
+// What is to be said at the end besides the counts; the exit status: 0, 1 or, after Ctrl-C or
+// SIGTERM, 130.
 int finish(const SessionOptions& options, const lab::Run& run, const SessionResult& result,
            std::uint64_t unknown);
 

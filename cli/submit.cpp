@@ -85,8 +85,9 @@ with lines like
 (each on one line; request_id and timeout_ms may be left out). The store's operations:
   get key | put key value | insert key value | erase key | add key by [min] [max] | expect key value
 A result line: {"line": 7, "request_id": "pay-7", "outcome": "committed|aborted|invalid|unknown",
-  "class": "refused", "reason": "payments: …", "gtrid": "…"}
-The exit status is 0 only if no outcome stays unknown.)");
+  "class": "refused", "reason": "payments: …", "id": "1.303", "gtrid": "…"}
+The exit status is 0 only if no outcome stays unknown; 130 after Ctrl-C or SIGTERM, which takes no
+further line and waits for decisions only.)");
   add_session_options(*command, *options);
   command->callback([options, &status] { status = submit(*options); });
 }

@@ -27,6 +27,21 @@ std::string how_to_start(const std::string& expects) {
   return " Start the resource manager " + expects + ", or give the address where it runs";
 }
 
+// What only one of the two kinds of server answers, sent to the other: it would end the connection.
+std::optional<Error> wrong_server(const Address& address, const wire::Welcome& welcome,
+                                  const wire::Frame& request) {
+  const bool coordinator = welcome.role() == wire::ROLE_COORDINATOR;
+  if (coordinator && (request.has_scan() || request.has_locks() || request.has_in_doubt())) {
+    return Error{Fault::invalid, to_text(address) + " is the coordinator " + welcome.node() +
+                                     ", not a resource manager: give a resource manager's address"};
+  }
+  if (!coordinator && (request.has_list() || request.has_show())) {
+    return Error{Fault::invalid, to_text(address) + " is the resource manager " + welcome.name() +
+                                     ", not a coordinator: give the coordinator's address"};
+  }
+  return std::nullopt;
+}
+
 void converse(Conversation& talk, const wire::Frame& request) {
   Connection::Handlers handlers;
   handlers.on_frame = [&talk, id = request.request()](wire::Frame& frame) {
@@ -34,7 +49,10 @@ void converse(Conversation& talk, const wire::Frame& request) {
     if (frame.has_failure()) return talk.finish(to_error(frame.failure()));
     talk.finish(std::move(frame));
   };
-  handlers.on_closed = [&talk](const Error& why) { talk.finish(why); };
+  handlers.on_closed = [&talk](Error why) {
+    if (why.fault == Fault::closed) why.message += " before it had answered: try again";
+    talk.finish(std::move(why));
+  };
   talk.connection->replace_handlers(std::move(handlers));
   if (talk.connection->send(request) || !talk.connection->is_open()) return;
   talk.finish(Error{Fault::invalid, talk.connection->peer() + " does not accept a request of " +
@@ -68,6 +86,10 @@ Result<wire::Frame> call_once(const Address& address, wire::Frame request,
                     [&](Result<std::pair<std::shared_ptr<Connection>, wire::Welcome>> greeted) {
                       if (greeted) {
                         talk.connection = std::move(greeted->first);
+                        if (auto wrong = wrong_server(address, greeted->second, request)) {
+                          talk.connection->close(*wrong);
+                          return talk.finish(std::move(*wrong));
+                        }
                         return converse(talk, request);
                       }
                       Error error = greeted.error();

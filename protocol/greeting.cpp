@@ -99,10 +99,17 @@ class Greeting : public std::enable_shared_from_this<Greeting> {
       if (const auto self = weak.lock()) self->on_frame(frame);
     };
     handlers.on_closed = [weak = weak_from_this()](const Error& why) {
-      if (const auto self = weak.lock()) self->give_up(why);
+      if (const auto self = weak.lock()) self->give_up(self->without_welcome(why));
     };
     connection_->start(std::move(handlers));
     connection_->send(hello_);
+  }
+
+  Error without_welcome(Error why) const {
+    if (why.fault == Fault::closed) {
+      why.message += " before it had greeted: is it a Twofold server, and not just stopping?";
+    }
+    return why;
   }
 
   void on_frame(wire::Frame& frame) {

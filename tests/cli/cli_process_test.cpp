@@ -149,8 +149,25 @@ TEST_F(CliTest, EveryCommandExplainsItselfWithAnExample) {
     EXPECT_THAT(help.out, HasSubstr("Example")) << command;
     EXPECT_THAT(help.out, HasSubstr("--json")) << command;
   }
-  EXPECT_EQ(run("no-such-command").status, 2);
-  EXPECT_EQ(run("").status, 2);
+}
+
+TEST_F(CliTest, WrongUsageSaysWhatIsRight) {
+  const auto unknown = run("bogus --data x");
+  EXPECT_EQ(unknown.status, 2);
+  EXPECT_THAT(unknown.err, HasSubstr("there is no command bogus: choose one of "));
+  EXPECT_THAT(unknown.err, HasSubstr("in-doubt"));
+  EXPECT_THAT(unknown.err, HasSubstr("twofold --help"));
+  const auto alone = run("");
+  EXPECT_EQ(alone.status, 2);
+  EXPECT_THAT(alone.err, HasSubstr("Begin with:  twofold demo"));
+  const auto option = run("submit x --bogus");
+  EXPECT_EQ(option.status, 2);
+  EXPECT_THAT(option.err, HasSubstr("See: twofold submit --help"));
+  EXPECT_THAT(run("show '' @").err, HasSubstr("show which transaction?"));
+  const auto ports = run("up @ --base-port 70000");
+  EXPECT_EQ(ports.status, 1);
+  EXPECT_THAT(ports.err, HasSubstr("from 1 to 65531"));
+  EXPECT_FALSE(std::filesystem::exists(data_ / "cluster.json"));
 }
 
 TEST_F(CliTest, ErrorsSayWhatToDo) {
@@ -265,6 +282,23 @@ TEST_F(CliTest, SubmitReportsEachLine) {
   EXPECT_EQ(shown.status, 0) << shown.err;
   EXPECT_EQ(shown.parsed().at("outcome"), "committed");
   EXPECT_THAT(run("show put @").out, HasSubstr("payments"));
+  // Under each of its names.
+  const auto id = std::string(shown.parsed().at("id").as_string());
+  const auto gtrid = std::string(shown.parsed().at("gtrid").as_string());
+  EXPECT_EQ(results[1].at("id"), id.c_str());
+  EXPECT_EQ(run("show " + id + " @").out, run("show put @").out);
+  EXPECT_EQ(run("show " + gtrid + " @").out, run("show put @").out);
+  EXPECT_THAT(run("list --all @").out, HasSubstr("\n" + id + " "));
+  EXPECT_EQ(run("show 1.999999 @").status, 1);
+
+  // An address of the wrong kind is told as such.
+  const auto state = lab::read_cluster_state(data_);
+  const auto payments = state->find("payments")->address;
+  const auto coordinator = state->find("coordinator")->address;
+  EXPECT_THAT(run("list --coordinator " + payments).err,
+              HasSubstr("is the resource manager payments, not a coordinator"));
+  EXPECT_THAT(run("scan x --rm x=" + coordinator).err, HasSubstr("this is the coordinator"));
+  EXPECT_THAT(run("scan x --rm x=" + payments).err, HasSubstr("this is resource manager payments"));
   EXPECT_THAT(run("list --all @").out, HasSubstr("put"));
   EXPECT_EQ(run("show no-such-request @").status, 1);
   for (const char* command :
@@ -278,6 +312,33 @@ TEST_F(CliTest, SubmitReportsEachLine) {
   const auto stats = run("stats --json @").parsed();
   EXPECT_EQ(stats.as_object().size(), 5U);
   EXPECT_THAT(run("stats payments @").out, HasSubstr("committed"));
+}
+
+TEST_F(CliTest, ASignalEndsTheWaitForEnds) {
+  start_up();
+  // payments dies of the commit that it is told: decided, and not ended.
+  ASSERT_EQ(run("kill payments @").status, 0);
+  ASSERT_EQ(run("start payments @ --crash-at before:Commit").status, 0);
+  const auto input = folder_ / "lines";
+  std::ofstream(input)
+      << R"({"branches":[{"rm":"payments","work":[{"op":"put","key":"a","value":1}]},)"
+      << R"({"rm":"orders","work":[{"op":"put","key":"a","value":1}]}]})"
+      << "\n";
+  const auto out = folder_ / "client.out";
+  auto follower = lab::LogFollower::open(out);
+  ASSERT_TRUE(follower) << follower.error().message;
+  auto client = lab::spawn(TWOFOLD_BIN_DIR "/twofold",
+                           {"submit", input.string(), "--data", data_.string()}, out);
+  ASSERT_TRUE(client) << client.error().message;
+  ASSERT_TRUE(follower->wait_for_line("all are decided; 1 transaction waits for a participant",
+                                      *client, 60s))
+      << follower->text();
+  client->signal(SIGTERM);
+  ASSERT_TRUE(client->wait_for_end(20s));
+  EXPECT_EQ(client->reap(), "exit status 130");
+  const auto told = read_file(out);
+  EXPECT_THAT(told, HasSubstr("1 transaction is decided and may not have ended everywhere"));
+  EXPECT_THAT(told, testing::Not(HasSubstr("stopped before the end")));
 }
 
 TEST_F(CliTest, UpTellsOfDeathsAndStarts) {
