@@ -484,6 +484,7 @@ class World {
     event.wrote = std::any_of(view->locks.begin(), view->locks.end(), [](const LockRequest& lock) {
       return lock.mode == LockMode::exclusive;
     });
+    event.frees = event.wrote && chance(30);
     if (event.wrote) wrote_.insert(view->xid);
     if (chance(15)) event.code = Xa::rbintegrity;
     step(std::move(event));
