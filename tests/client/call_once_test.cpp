@@ -24,6 +24,7 @@ wire::Frame scan() {
 
 class CallOnceTest : public testing::Test {
  protected:
+  CallOnceTest() { server_.welcome.set_role(wire::ROLE_RESOURCE_MANAGER); }
   void serve(FakeCoordinator::Script script) {
     server_.script = std::move(script);
     thread_ = std::thread([this] { io_.run(); });
@@ -44,7 +45,6 @@ class CallOnceTest : public testing::Test {
 };
 
 TEST_F(CallOnceTest, AnswersOneRequest) {
-  server_.welcome.set_role(wire::ROLE_RESOURCE_MANAGER);
   serve([](Connection& to, const wire::Frame& request) {
     wire::Frame heartbeat;
     heartbeat.mutable_heartbeat();
@@ -82,6 +82,33 @@ TEST_F(CallOnceTest, SaysWhomItExpects) {
   EXPECT_EQ(server_.hellos.at(0).expects(), "payments");
 }
 
+// It would end the connection, with the words of a protocol and not of a person.
+TEST_F(CallOnceTest, WhatTheOtherKindOfServerAnswersIsNotSent) {
+  server_.welcome.set_name("payments");
+  serve([](Connection&, const wire::Frame&) { ADD_FAILURE() << "it was sent"; });
+  wire::Frame list, show;
+  list.mutable_list();
+  show.mutable_show()->set_request_id("r");
+  for (const wire::Frame& request : {list, show}) {
+    const auto result = call_once(address_, request, kPatience);
+    ASSERT_TRUE(result.has_error());
+    EXPECT_EQ(result.error().fault, Fault::invalid);
+    EXPECT_EQ(result.error().message,
+              to_text(address_) +
+                  " is the resource manager payments, not a coordinator: give the coordinator's "
+                  "address");
+  }
+}
+
+TEST_F(CallOnceTest, ACoordinatorIsNotAskedForKeys) {
+  server_.welcome.set_role(wire::ROLE_COORDINATOR);
+  server_.welcome.set_node("main");
+  serve([](Connection&, const wire::Frame&) { ADD_FAILURE() << "it was sent"; });
+  const auto result = call_once(address_, scan(), kPatience);
+  ASSERT_TRUE(result.has_error());
+  EXPECT_THAT(result.error().message, HasSubstr("is the coordinator main, not a resource manager"));
+}
+
 TEST_F(CallOnceTest, AFailureIsAnError) {
   serve([](Connection& to, const wire::Frame& request) {
     answer(to, request, wire::FAILURE_REQUEST, "scan_bytes_max is 8 MiB");
@@ -94,7 +121,8 @@ TEST_F(CallOnceTest, LostBeforeTheAnswer) {
   const auto result = call_once(address_, scan(), kPatience);
   ASSERT_FALSE(result);
   EXPECT_EQ(result.error().fault, Fault::closed);
-  EXPECT_THAT(result.error().message, HasSubstr(to_text(address_)));
+  EXPECT_EQ(result.error().message,
+            to_text(address_) + " closed the connection before it had answered: try again");
 }
 
 TEST_F(CallOnceTest, NoAnswerInTime) {
