@@ -11,6 +11,7 @@
 
 #include "client/client.h"
 #include "client/link.h"
+#include "client/participants.h"
 #include "client/request.h"
 #include "protocol/check.h"
 #include "protocol/convert.h"
@@ -91,6 +92,7 @@ class AsyncClient::Impl : public std::enable_shared_from_this<AsyncClient::Impl>
       : io_(io),
         options_(bounded(std::move(options))),
         link_(std::make_shared<Link>(io, options_.coordinator, options_.name, options_.connection)),
+        participants_(io, options_.connection, options_.name),
         give_up_timer_(io) {}
 
   void start();
@@ -98,6 +100,10 @@ class AsyncClient::Impl : public std::enable_shared_from_this<AsyncClient::Impl>
   void submit(Transaction transaction, std::function<void(Answered)> done);
   void ask(wire::Ask ask, std::function<void(Outcome)> done);
   void call(wire::Frame request, std::function<void(Result<wire::Frame>)> done);
+  void finish(wire::Finish finish, std::function<void(Outcome)> done);
+  Participant& participant(const std::string& rm, const Address& address) {
+    return participants_.at(rm, address);
+  }
 
   const Link& link() const { return *link_; }
   std::size_t in_flight() const { return waiting_.size() + calls_.size(); }
@@ -143,6 +149,7 @@ class AsyncClient::Impl : public std::enable_shared_from_this<AsyncClient::Impl>
   boost::asio::io_context& io_;
   const Options options_;
   std::shared_ptr<Link> link_;
+  Participants participants_;
   boost::asio::steady_timer give_up_timer_;
   bool watching_ = false;  // the timer runs
   bool stopped_ = false;
@@ -200,6 +207,11 @@ void AsyncClient::Impl::ask(wire::Ask ask, std::function<void(Outcome)> done) {
     return boost::asio::post(io_, [done = std::move(done)] { done(rejected(not_utf8().message)); });
   }
   add(Request::question(std::move(ask)),
+      [done = std::move(done)](Answered answered) { done(std::move(answered.outcome)); });
+}
+
+void AsyncClient::Impl::finish(wire::Finish finish, std::function<void(Outcome)> done) {
+  add(Request::end(std::move(finish)),
       [done = std::move(done)](Answered answered) { done(std::move(answered.outcome)); });
 }
 
@@ -464,6 +476,14 @@ void AsyncClient::ask_gtrid(std::string gtrid, wire::ReplyAt at,
 
 void AsyncClient::call(wire::Frame request, std::function<void(Result<wire::Frame>)> done) {
   impl_->call(std::move(request), std::move(done));
+}
+
+void AsyncClient::finish(wire::Finish finish, std::function<void(Outcome)> done) {
+  impl_->finish(std::move(finish), std::move(done));
+}
+
+Participant& AsyncClient::participant(const std::string& rm, const Address& address) {
+  return impl_->participant(rm, address);
 }
 
 TxnId AsyncClient::known() const {

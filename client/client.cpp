@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "client/client.h"
+#include "client/interactive.h"
 
 namespace twofold::client {
 
@@ -34,6 +35,8 @@ class Client::Impl {
     return answer.get();
   }
 
+  boost::asio::io_context& io() { return io_; }
+
  private:
   boost::asio::io_context io_{1};
   boost::asio::executor_work_guard<boost::asio::io_context::executor_type> work_{
@@ -60,6 +63,52 @@ Outcome Client::ask_request(const std::string& request_id, wire::ReplyAt at, Txn
 Outcome Client::ask_gtrid(const std::string& gtrid, wire::ReplyAt at) {
   return impl_->wait<Outcome>(
       [&](AsyncClient& client, auto done) { client.ask_gtrid(gtrid, at, std::move(done)); });
+}
+
+Result<ActiveTransaction> Client::begin(BeginOptions options) {
+  using Begun = std::pair<std::string, std::shared_ptr<AsyncTransaction>>;
+  auto begun = impl_->wait<Result<Begun>>([&](AsyncClient& client, auto done) {
+    AsyncTransaction::begin(
+        client, impl_->io(), options, [done](Result<AsyncTransaction> transaction) {
+          if (!transaction) return done(transaction.error());
+          auto shared = std::make_shared<AsyncTransaction>(std::move(*transaction));
+          std::string gtrid = shared->gtrid();
+          done(Begun{std::move(gtrid), std::move(shared)});
+        });
+  });
+  if (!begun) return begun.error();
+  return ActiveTransaction(*this, std::move(begun->first), std::move(begun->second));
+}
+
+ActiveTransaction::ActiveTransaction(Client& client, std::string gtrid,
+                                     std::shared_ptr<AsyncTransaction> async)
+    : client_(&client), gtrid_(std::move(gtrid)), async_(std::move(async)) {}
+
+ActiveTransaction& ActiveTransaction::operator=(ActiveTransaction&& other) noexcept {
+  std::swap(client_, other.client_);
+  std::swap(gtrid_, other.gtrid_);
+  std::swap(async_, other.async_);
+  return *this;
+}
+
+// It ends where it lives, and is rolled back there if nobody asked for its end.
+ActiveTransaction::~ActiveTransaction() {
+  if (async_) boost::asio::post(client_->impl_->io(), [async = std::move(async_)] {});
+}
+
+Worked ActiveTransaction::work(const std::string& rm, Work work) {
+  return client_->impl_->wait<Worked>(
+      [&](AsyncClient&, auto done) { async_->work(rm, std::move(work), std::move(done)); });
+}
+
+Outcome ActiveTransaction::commit(bool wait_for_end) {
+  return client_->impl_->wait<Outcome>(
+      [&](AsyncClient&, auto done) { async_->commit(wait_for_end, std::move(done)); });
+}
+
+Outcome ActiveTransaction::rollback() {
+  return client_->impl_->wait<Outcome>(
+      [&](AsyncClient&, auto done) { async_->rollback(std::move(done)); });
 }
 
 Result<wire::Frame> Client::call(wire::Frame request) {

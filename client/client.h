@@ -62,6 +62,16 @@ struct Options {
   ConnectionOptions connection;
 };
 
+// Of an interactive transaction (client/interactive.h).
+struct BeginOptions {
+  std::chrono::milliseconds timeout{0};  // from begin to commit; 0: the coordinator's default
+  std::chrono::milliseconds age{0};      // since the first attempt: the older survives a deadlock
+};
+
+class ActiveTransaction;
+class AsyncTransaction;
+class Participant;
+
 struct Answered {
   Outcome outcome;
   std::string request_id;
@@ -88,6 +98,10 @@ class AsyncClient {
   void on_connection(std::function<void(bool connected, const std::string& why)> handler);
 
  private:
+  friend class AsyncTransaction;
+  void finish(wire::Finish finish, std::function<void(Outcome)> done);
+  Participant& participant(const std::string& rm, const Address& address);
+
   class Impl;
   std::shared_ptr<Impl> impl_;
 };
@@ -103,8 +117,10 @@ class Client {
                       TxnId known = {});
   Outcome ask_gtrid(const std::string& gtrid, wire::ReplyAt at = wire::REPLY_NOW);
   Result<wire::Frame> call(wire::Frame request);
+  Result<ActiveTransaction> begin(BeginOptions options = {});  // see client/interactive.h
 
  private:
+  friend class ActiveTransaction;
   class Impl;
   std::unique_ptr<Impl> impl_;
 };

@@ -48,6 +48,13 @@ Request Request::question(wire::Ask ask) {
   return request;
 }
 
+Request Request::end(wire::Finish finish) {
+  Request request;
+  request.commit_ = finish.commit();
+  *request.frame_.mutable_finish() = std::move(finish);
+  return request;
+}
+
 bool Request::make_ready(TxnId known, LogId log_id, std::chrono::milliseconds since_first) {
   if (!frame_.has_submit()) return true;
   if (ever_sent_ && log_id != log_id_ && open_ > 0) return false;
@@ -144,7 +151,9 @@ Outcome Request::without_answer(const std::string& reason) const {
   const std::string why =
       inconclusive_.empty() ? reason : reason + "; the coordinator said: " + inconclusive_;
   Outcome outcome;
-  if (!submission_) {
+  if (commit_ && ever_sent_) {
+    outcome.detail = why + "; the transaction may have committed: ask for its gtrid later";
+  } else if (!submission_) {
     outcome.detail = why + "; the outcome stays what it is: ask again later";
   } else if (open_ > 0) {
     outcome.detail = why + "; the transaction may have committed: ask for request id " +

@@ -27,6 +27,8 @@ class Request {
   Request() = default;
   static Request submission(Transaction transaction, unsigned retries);
   static Request question(wire::Ask ask);
+  // The end of an interactive transaction. Sent again it is a question for its outcome.
+  static Request end(wire::Finish finish);
 
   // To be called before each sending; brings the frame up to date. `known` and `log_id` are what
   // the coordinator of this connection said last, `since_first` the time since the first sending.
@@ -53,6 +55,7 @@ class Request {
   wire::Frame frame_;
   std::string request_id_;
   bool submission_ = false;
+  bool commit_ = false;  // of an interactive transaction
   bool wait_for_end_ = false;
   bool asking_for_end_ = false;  // decided; the frame has become a question by gtrid (rule 9)
   bool known_given_ = false;

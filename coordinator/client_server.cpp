@@ -120,6 +120,9 @@ void ClientServer::received(std::uint64_t id, wire::Frame& frame) {
       return end(client, wire::FAILURE_HANDSHAKE, "a second Hello; open another connection for it");
     case wire::Frame::kSubmit:
     case wire::Frame::kAsk:
+    case wire::Frame::kBegin:
+    case wire::Frame::kEnlist:
+    case wire::Frame::kFinish:
     case wire::Frame::kList:
     case wire::Frame::kShow:
     case wire::Frame::kStats: break;
@@ -136,6 +139,9 @@ void ClientServer::received(std::uint64_t id, wire::Frame& frame) {
   switch (frame.body_case()) {
     case wire::Frame::kSubmit: return submit(id, client, request, *frame.mutable_submit());
     case wire::Frame::kAsk: return ask(id, client, request, *frame.mutable_ask());
+    case wire::Frame::kBegin: return begin(id, client, request, frame.begin());
+    case wire::Frame::kEnlist: return enlist(id, client, request, *frame.mutable_enlist());
+    case wire::Frame::kFinish: return finish(id, client, request, *frame.mutable_finish());
     case wire::Frame::kList: return list(client, request, frame.list());
     case wire::Frame::kShow: return show(client, request, frame.show());
     default: return stats(client, request);
@@ -262,6 +268,44 @@ void ClientServer::ask(std::uint64_t id, Client& client, std::uint64_t request, 
   driver_.post(std::move(event));
 }
 
+void ClientServer::begin(std::uint64_t id, Client& client, std::uint64_t request,
+                         const wire::Begin& begin) {
+  if (!open(client, request, Open::Kind::ask)) return;
+  driver_.post(
+      Begin{{id, request},
+            std::chrono::milliseconds{begin.timeout_ms()},
+            std::chrono::milliseconds{std::min<std::uint64_t>(begin.age_ms(), kAgeMsMax)}});
+}
+
+void ClientServer::enlist(std::uint64_t id, Client& client, std::uint64_t request,
+                          wire::Enlist& enlist) {
+  if (!open(client, request, Open::Kind::ask)) return;
+  driver_.post(
+      Enlist{{id, request}, std::move(*enlist.mutable_gtrid()), std::move(*enlist.mutable_rm())});
+}
+
+void ClientServer::finish(std::uint64_t id, Client& client, std::uint64_t request,
+                          wire::Finish& finish) {
+  if (finish.reply_at() != wire::REPLY_AT_DECISION && finish.reply_at() != wire::REPLY_AT_END) {
+    return refuse(client, request, wire::FAILURE_REQUEST,
+                  "a transaction's end is answered at its decision or when every branch has ended: "
+                  "correct reply_at");
+  }
+  const bool at_end = finish.reply_at() == wire::REPLY_AT_END;
+  if (!open(client, request, at_end ? Open::Kind::submit_at_end : Open::Kind::submit_at_decision)) {
+    return;
+  }
+  std::string gtrid = std::move(*finish.mutable_gtrid());
+  if (!finish.commit()) {
+    return driver_.post(RollbackRequested{{id, request}, std::move(gtrid), at_end});
+  }
+  CommitRequested event{{id, request}, std::move(gtrid), {}, at_end};
+  for (wire::Finish::Count& count : *finish.mutable_work()) {
+    event.work.push_back({std::move(*count.mutable_rm()), count.work_items()});
+  }
+  driver_.post(std::move(event));
+}
+
 void ClientServer::list(Client& client, std::uint64_t request, const wire::List& list) {
   const std::size_t entries =
       list.entries_max() == 0 ? kListDefault : std::min<std::size_t>(list.entries_max(), kListMax);
@@ -335,6 +379,21 @@ void ClientServer::reply(Reply& effect) {
   if (send(client, frame)) return;
   told.clear_refusals();
   send(client, frame);
+}
+
+void ClientServer::reply(Enlisted& effect, const std::string& address) {
+  if (requests_open_ > 0) --requests_open_;
+  auto found = clients_.find(effect.requester.connection);
+  if (found == clients_.end()) {
+    ++replies_undeliverable_;
+    return;
+  }
+  found->second.open.erase(effect.requester.request);
+  wire::Frame frame;
+  frame.set_request(effect.requester.request);
+  to_wire(effect.xid, *frame.mutable_enlisted()->mutable_xid());
+  frame.mutable_enlisted()->set_address(address);
+  send(found->second, frame);
 }
 
 void ClientServer::answer(Client& client, const wire::Frame& frame, std::string_view advice) {

@@ -46,7 +46,8 @@ class ClientServer {
 
   Address address() const { return listener_.address(); }
   void reply(Reply& effect);
-  void flush_blocking(std::uint64_t connection);  // for crash points
+  void reply(Enlisted& effect, const std::string& address);  // of the resource manager
+  void flush_blocking(std::uint64_t connection);             // for crash points
   void close();  // hands to the kernel what has been sent, and closes all connections, for good
 
   void add_stats(wire::StatsAnswer& stats) const;
@@ -76,6 +77,9 @@ class ClientServer {
   bool fence(std::uint64_t id, Client& client, const wire::Hello& hello);  // false: refused, told
   void submit(std::uint64_t id, Client& client, std::uint64_t request, wire::Submit& submit);
   void ask(std::uint64_t id, Client& client, std::uint64_t request, wire::Ask& ask);
+  void begin(std::uint64_t id, Client& client, std::uint64_t request, const wire::Begin& begin);
+  void enlist(std::uint64_t id, Client& client, std::uint64_t request, wire::Enlist& enlist);
+  void finish(std::uint64_t id, Client& client, std::uint64_t request, wire::Finish& finish);
   void list(Client& client, std::uint64_t request, const wire::List& list);
   void show(Client& client, std::uint64_t request, const wire::Show& show);
   void stats(Client& client, std::uint64_t request);

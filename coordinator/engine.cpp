@@ -157,6 +157,9 @@ class Engine::Impl final : public Driver {
   void carry_out(Effect& effect);
   void perform(Persist& effect);
   void perform(Reply& effect) { clients_.reply(effect); }
+  void perform(Enlisted& effect) {
+    clients_.reply(effect, options_.configuration.resource_managers[effect.rm].address);
+  }
   void perform(Alarm& effect) { spdlog::critical("ALARM {}", effect.text); }
   template <class Send>
   void perform(Send& effect) {
@@ -366,6 +369,11 @@ std::function<void()> Engine::Impl::flush_of(const Effect& effect) {
   if (const auto* reply = std::get_if<Reply>(&effect)) {
     return
         [this, connection = reply->requester.connection] { clients_.flush_blocking(connection); };
+  }
+  if (const auto* enlisted = std::get_if<Enlisted>(&effect)) {
+    return [this, connection = enlisted->requester.connection] {
+      clients_.flush_blocking(connection);
+    };
   }
   if (const std::optional<RmId> rm = resource_manager(effect)) {
     return [this, rm = *rm] { links_[rm]->flush_blocking(); };

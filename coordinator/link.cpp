@@ -283,7 +283,11 @@ void Link::send(Commit& effect) {
   wire::Frame frame;
   to_wire(effect.xid, *frame.mutable_commit()->mutable_xid());
   frame.mutable_commit()->set_awaited(effect.awaited);
-  TWOFOLD_CHECK(ask(frame, Verb::commit, effect.branch, std::move(effect.xid)));
+  frame.mutable_commit()->set_one_phase(effect.one_phase);
+  frame.mutable_commit()->set_incarnation(effect.incarnation);
+  frame.mutable_commit()->set_work_items(effect.work_items);
+  const Verb verb = effect.one_phase ? Verb::commit_one_phase : Verb::commit;
+  TWOFOLD_CHECK(ask(frame, verb, effect.branch, std::move(effect.xid)));
 }
 
 void Link::send(Rollback& effect) {
@@ -355,6 +359,7 @@ void Link::on_frame(wire::Frame& frame) {
     case wire::Frame::kRecoverAnswer:
     case wire::Frame::kEvidence: return on_answer(frame);
     case wire::Frame::kFailure: return on_failure(frame);
+    case wire::Frame::kWaits: return on_waits(frame.waits());
     default: return broken("it sent a message that no resource manager sends");
   }
 }
@@ -468,6 +473,25 @@ void Link::end_scan(bool complete) {
 
 void Link::on_evidence(const Asked& asked, const wire::Evidence& evidence) {
   driver_.post(OutcomeTold{options_.id, asked.branch, from_wire_evidence(evidence.kind())});
+}
+
+// Between transactions of this log: others are not this coordinator's to judge.
+void Link::on_waits(const wire::Waits& waits) {
+  const auto own = [this](const wire::Xid& xid) -> std::optional<TxnId> {
+    const auto gtrid = Gtrid::decode(xid.gtrid());
+    if (!gtrid || gtrid->log_id.value != options_.hello.log_id() ||
+        gtrid->node != options_.hello.node()) {
+      return std::nullopt;
+    }
+    return gtrid->txn_id();
+  };
+  WaitsReported event{options_.id, {}};
+  for (const wire::Waits::Wait& wait : waits.waits()) {
+    const auto waiter = own(wait.waiter());
+    const auto holder = own(wait.holder());
+    if (waiter && holder) event.waits.push_back({*waiter, *holder});
+  }
+  driver_.post(std::move(event));
 }
 
 void Link::broken(const std::string& what) {

@@ -141,6 +141,7 @@ class Link {
   void on_failure(wire::Frame& frame);
   void on_branch_answer(Asked asked, wire::BranchAnswer& answer);
   void on_recover_answer(std::uint64_t request, wire::RecoverAnswer& answer);
+  void on_waits(const wire::Waits& waits);
   void on_evidence(const Asked& asked, const wire::Evidence& evidence);
   void end_scan(bool complete);
   void broken(const std::string& what);  // the peer does not keep to the protocol

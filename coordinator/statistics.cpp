@@ -39,6 +39,7 @@ void add_counts(wire::StatsAnswer& stats, const Counts& counts) {
   add_number(stats, "recovered", counts.recovered);
   add_number(stats, "one_phase", counts.one_phase);
   add_number(stats, "read_only", counts.read_only);
+  add_number(stats, "deadlocks", counts.deadlocks);
   add_number(stats, "orphans_rolled_back", counts.orphans_rolled_back);
 }
 

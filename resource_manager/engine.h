@@ -36,6 +36,7 @@ class Outlet {
   virtual void answer(AnswerRecover effect) = 0;
   virtual void answer(const AnswerFailure& effect) = 0;
   virtual void answer(const Requester& requester, wire::Evidence::Kind kind) = 0;
+  virtual void report(const ReportWaits& effect) = 0;
   virtual void flush() = 0;  // blocks until what was sent has reached the kernel: for crash points
 };
 
@@ -83,6 +84,7 @@ class Engine final : public Host {
   void on(AnswerRecover&& effect) { outlet_->answer(std::move(effect)); }
   void on(AnswerFromEvidence&& effect);
   void on(AnswerEvidence&& effect);
+  void on(ReportWaits&& effect) { outlet_->report(effect); }
   void on(AnswerFailure&& effect) { outlet_->answer(effect); }
   void on(Alarm&& effect);
 

@@ -231,4 +231,17 @@ void Server::answer(const Requester& requester, wire::Evidence::Kind kind) {
   send(*peer, frame);
 }
 
+void Server::report(const ReportWaits& effect) {
+  Peer* peer = find(effect.connection);
+  if (peer == nullptr) return;
+  wire::Frame frame;
+  for (const WaitEdge& edge : effect.waits) {
+    wire::Waits::Wait& wait = *frame.mutable_waits()->add_waits();
+    to_wire(edge.waiter, *wait.mutable_waiter());
+    to_wire(edge.holder, *wait.mutable_holder());
+  }
+  frame.mutable_waits();  // an empty report says that nobody waits any more
+  send(*peer, frame);
+}
+
 }  // namespace twofold::resource_manager

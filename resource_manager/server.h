@@ -53,6 +53,7 @@ class Server final : public Outlet {
   void answer(AnswerRecover effect) override;
   void answer(const AnswerFailure& effect) override;
   void answer(const Requester& requester, wire::Evidence::Kind kind) override;
+  void report(const ReportWaits& effect) override;
   void flush() override;
 
  private:
@@ -77,6 +78,7 @@ class Server final : public Outlet {
   void on_ask_outcome(Peer& peer, const Requester& requester, const wire::AskOutcome& ask);
   void on_request(Peer& peer, wire::Frame& frame);
   void on_branch_verb(Peer& peer, wire::Frame& frame);
+  void on_client_verb(Peer& peer, wire::Frame& frame);
   void inspect(Peer& peer, const wire::Frame& frame);
   void on_scan(Peer& peer, std::uint64_t request, const wire::Scan& scan);
 

@@ -18,6 +18,11 @@ bool is_branch_verb(Body body) {
   return body >= Body::kStart && body <= Body::kMark;
 }
 
+// What a client asks of an interactive branch.
+bool is_client_verb(Body body) {
+  return body >= Body::kJoin && body <= Body::kEnd;
+}
+
 bool is_inspection(Body body) {
   return body == Body::kScan || body == Body::kLocks || body == Body::kInDoubt ||
          body == Body::kStats;
@@ -42,7 +47,7 @@ void Server::on_frame(ConnectionId id, wire::Frame& frame) {
 
 void Server::on_request(Peer& peer, wire::Frame& frame) {
   const Body body = frame.body_case();
-  const bool known = is_branch_verb(body) || is_inspection(body);
+  const bool known = is_branch_verb(body) || is_client_verb(body) || is_inspection(body);
   if (!known) {
     return end(peer, wire::FAILURE_UNKNOWN_MESSAGE,
                "message " + std::to_string(body) +
@@ -64,6 +69,7 @@ void Server::on_request(Peer& peer, wire::Frame& frame) {
       if (asker != nullptr && asker->stage != Stage::ended) inspect(*asker, question);
     });
   }
+  if (is_client_verb(body)) return on_client_verb(peer, frame);
   on_branch_verb(peer, frame);
 }
 
@@ -98,8 +104,9 @@ void Server::on_branch_verb(Peer& peer, wire::Frame& frame) {
       });
     case Body::kCommit:
       return with_xid(frame.commit().xid(), [&](Xid xid) {
-        return Commit{requester, std::move(xid), frame.commit().one_phase(),
-                      frame.commit().awaited()};
+        const wire::Commit& commit = frame.commit();
+        return Commit{requester,        std::move(xid),       commit.one_phase(),
+                      commit.awaited(), commit.incarnation(), commit.work_items()};
       });
     case Body::kRollback:
       return with_xid(frame.rollback().xid(), [&](Xid xid) {
@@ -114,12 +121,52 @@ void Server::on_branch_verb(Peer& peer, wire::Frame& frame) {
         return Forget{requester, std::move(xid)};
       });
     case Body::kRecover:
-      return engine_.post(Recover{requester, frame.recover().start(), frame.recover().batch()});
+      return engine_.post(Recover{requester, frame.recover().start(), frame.recover().batch(),
+                                  frame.recover().close()});
     case Body::kAskOutcome: return on_ask_outcome(peer, requester, frame.ask_outcome());
     case Body::kMark: return engine_.post(Mark{peer.id, from_wire(frame.mark().low_water())});
     default: break;
   }
   TWOFOLD_CHECK(false);  // is_branch_verb() said so
+}
+
+void Server::on_client_verb(Peer& peer, wire::Frame& frame) {
+  const Requester requester{peer.id, frame.request()};
+  const wire::Xid& named = frame.has_join()      ? frame.join().xid()
+                           : frame.has_execute() ? frame.execute().xid()
+                                                 : frame.end().xid();
+  std::optional<Xid> xid = take_xid(requester, named);
+  if (!xid) return;
+  peer.session = true;  // from now on the core has to hear of its end
+  switch (frame.body_case()) {
+    case Body::kJoin:
+      return engine_.post(
+          Join{requester, std::move(*xid), frame.join().thread(), frame.join().resume()});
+    case Body::kExecute: {
+      wire::Execute& execute = *frame.mutable_execute();
+      Execute event{
+          requester, std::move(*xid), execute.thread(), std::move(*execute.mutable_work()), {}, {}};
+      Plan plan = engine_.adapter().plan(event.work);
+      event.locks = std::move(plan.locks);
+      event.invalid = std::move(plan.invalid);
+      return engine_.post(std::move(event));
+    }
+    default: break;
+  }
+  End event{requester, std::move(*xid), frame.end().thread(), End::Flag::success};
+  switch (frame.end().flag()) {
+    case wire::End::SUCCESS: break;
+    case wire::End::FAIL: event.flag = End::Flag::fail; break;
+    case wire::End::SUSPEND: event.flag = End::Flag::suspend; break;
+    default: {
+      Answer refused;
+      refused.requester = requester;
+      refused.code = Xa::er_inval;
+      refused.text = "flag = " + std::to_string(frame.end().flag()) + " is none of wire.proto's";
+      return answer(std::move(refused));
+    }
+  }
+  engine_.post(std::move(event));
 }
 
 void Server::on_start(const Requester& requester, wire::Start& start) {

@@ -10,6 +10,7 @@ namespace twofold::coordinator {
 
 std::string_view name(Phase phase) {
   switch (phase) {
+    case Phase::active: return "active";
     case Phase::intending: return "intending";
     case Phase::working: return "working";
     case Phase::preparing: return "preparing";

@@ -39,6 +39,7 @@ struct Options {
 };
 
 enum class Phase : std::uint8_t {
+  active,      // interactive: its client enlists and works
   intending,   // the intent of a one-phase commit is being written; nothing has been sent
   working,     // early prepare off: work is under way
   preparing,   // waiting for votes
@@ -89,7 +90,7 @@ struct TransactionView {
 struct Counts {
   std::uint64_t submitted = 0, committed = 0, aborted = 0, refused = 0, rejected = 0;
   std::uint64_t live = 0, outcomes = 0, heuristics = 0, alarms = 0, recovered = 0;
-  std::uint64_t one_phase = 0, read_only = 0, orphans_rolled_back = 0;
+  std::uint64_t one_phase = 0, read_only = 0, orphans_rolled_back = 0, deadlocks = 0;
 };
 
 class Coordinator {

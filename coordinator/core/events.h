@@ -57,6 +57,34 @@ struct Submit {
   TxnId known;      // rule 7
   Duration age{0};  // since the request's first attempt
 };
+// An interactive transaction: its client enlists resource managers, works at them itself, and asks
+// for its end. Answered by Reply: pending, with the gtrid.
+struct Begin {
+  Requester requester;
+  Duration timeout{0};  // from here to the decision; 0: Options::timeout_default
+  Duration age{0};      // since the first attempt at the same work
+};
+// Answered by Enlisted when the branch has been started, or by Reply if nothing comes of it.
+struct Enlist {
+  Requester requester;
+  std::string gtrid;
+  std::string rm;
+};
+struct WorkCount {
+  std::string rm;
+  std::uint64_t items = 0;
+};
+struct CommitRequested {
+  Requester requester;
+  std::string gtrid;
+  std::vector<WorkCount> work;  // rule 10: answered works; who is not named did none
+  bool reply_at_end = false;
+};
+struct RollbackRequested {
+  Requester requester;
+  std::string gtrid;
+  bool reply_at_end = false;
+};
 // The work of a branch started without Then::prepare is done (ok), or the branch can only be rolled
 // back.
 struct WorkDone {
@@ -121,6 +149,17 @@ struct OutcomeAsked {
   When when = When::now;
   TxnId known;  // with request_id
 };
+// The waits at a resource manager that have lasted, between transactions of this log: all there
+// are, in place of those of the last report (rule 12).
+struct Wait {
+  TxnId waiter;
+  TxnId holder;  // or an earlier waiter
+  bool operator==(const Wait&) const = default;
+};
+struct WaitsReported {
+  RmId rm = 0;
+  std::vector<Wait> waits;
+};
 // A session to the resource manager is open; the earlier one's running verbs have ended (rule 15).
 struct LinkUp {
   RmId rm = 0;
@@ -141,15 +180,16 @@ struct Shutdown {
 };
 
 using Event =
-    std::variant<Submit, WorkDone, Voted, Acknowledged, Durable, Refused, InDoubtListed,
-                 OutcomeTold, OutcomeAsked, LinkUp, LinkDown, SpaceChanged, Tick, Shutdown>;
+    std::variant<Submit, Begin, Enlist, CommitRequested, RollbackRequested, WorkDone, Voted,
+                 Acknowledged, Durable, Refused, InDoubtListed, OutcomeTold, OutcomeAsked,
+                 WaitsReported, LinkUp, LinkDown, SpaceChanged, Tick, Shutdown>;
 
 // ---- effects ------------------------------------------------------------------------------------
 
 enum class Then : std::uint8_t { nothing, prepare, commit_one_phase };
 
-// Creates the branch and does its work. Answered by WorkDone, Voted or Acknowledged according to
-// `then`.
+// Creates the branch and does its work, if it has any (clients bring an interactive one's).
+// Answered by WorkDone, Voted or Acknowledged according to `then`.
 struct Start {
   RmId rm = 0;
   BranchKey branch;
@@ -180,6 +220,9 @@ struct Commit {
   BranchKey branch;
   Xid xid;
   bool awaited = false;  // somebody waits until the transaction has ended everywhere (rule 13)
+  bool one_phase = false;
+  std::uint64_t incarnation = 0;  // with one_phase, as in Prepare
+  std::uint64_t work_items = 0;
 };
 struct Rollback {
   RmId rm = 0;
@@ -215,13 +258,18 @@ struct Reply {
   Requester requester;
   Outcome outcome;
 };
+struct Enlisted {
+  Requester requester;
+  RmId rm = 0;
+  Xid xid;
+};
 // A person must look.
 struct Alarm {
   std::string text;
 };
 
 using Effect = std::variant<Start, Prepare, Persist, Commit, Rollback, Release, Forget, ListInDoubt,
-                            AskOutcome, SendMark, Reply, Alarm>;
+                            AskOutcome, SendMark, Reply, Enlisted, Alarm>;
 
 // Names for crash points and traces, in the variants' order: "Voted", "Persist".
 std::string_view name(const Event& event);

@@ -1,5 +1,7 @@
 // The inside of the two-phase commit core. Only coordinator/core/*.cpp include it:
 //   submission.cpp  what clients ask for: submissions, outcomes, shutdown
+//   interactive.cpp what clients ask for of interactive transactions
+//   waits.cpp       deadlocks across resource managers
 //   voting.cpp      first phase: votes, refusals, the decision, one-phase commits, timeouts
 //   phase_two.cpp   second phase: acknowledgements, retries, heuristics, the end of a transaction
 //   recovery.cpp    links, scans, evidence, and the initial state that the log's records give
@@ -47,9 +49,10 @@ class Coordinator::Impl {
     bool scan_again = false;            // as soon as that one is answered: it began too early
     std::uint32_t scans_failed = 0;     // in a row
     Time next_scan{};
-    std::optional<TxnId> mark_sent;  // on this session
-    std::set<BranchKey> unsure;      // branches of live transactions, unsure or asking
-    std::set<Xid> alarmed;           // listed here, reported, and still listed
+    std::optional<TxnId> mark_sent;     // on this session
+    std::set<BranchKey> unsure;         // branches of live transactions, unsure or asking
+    std::set<Xid> alarmed;              // listed here, reported, and still listed
+    std::multimap<TxnId, TxnId> waits;  // waiter → holder, as last reported
   };
   // A transaction and its branch; null if it is no longer live, or never was.
   struct Found {
@@ -81,6 +84,11 @@ class Coordinator::Impl {
 
   // Events; each changes nothing if it no longer matters.
   void on(Submit& event);
+  void on(Begin& event);
+  void on(Enlist& event);
+  void on(CommitRequested& event);
+  void on(RollbackRequested& event);
+  void on(WaitsReported& event);
   void on(WorkDone& event);
   void on(Voted& event);
   void on(Acknowledged& event);
@@ -99,6 +107,9 @@ class Coordinator::Impl {
   bool answer_known(const Submit& event, std::uint64_t hash);
   std::optional<std::string> malformed(const Submit& event) const;
   const ResourceManager* away(const Submit& event) const;
+  bool may_begin(Requester requester);
+  Transaction& create(Duration timeout, Duration age);
+  void add_branch(Transaction& txn, RmId rm, std::string work);
   void begin(Submit& event, std::uint64_t hash);
   void reject(Requester requester, Reason reason, std::string detail);
   void ask_gtrid(const OutcomeAsked& event);
@@ -110,8 +121,18 @@ class Coordinator::Impl {
   Outcome outcome_of(TxnId id, const KeptOutcome& kept) const;
   Outcome outcome_of_unknown(std::string_view gtrid, const Gtrid& parts) const;
 
+  // interactive.cpp
+  Transaction* active_of(Requester requester, const std::string& gtrid, bool at_end, bool ask);
+  void enlisted(Transaction& txn, Branch& branch);
+
+  // waits.cpp
+  std::vector<TxnId> holders_for(TxnId waiter) const;
+  std::vector<TxnId> circle_of(TxnId waiter) const;
+  bool undecided(TxnId id) const;
+
   // voting.cpp. Those marked * may end the transaction: it may be gone afterwards.
   void start_branches(Transaction& txn);
+  void intend(Transaction& txn);
   void start_branch(Transaction& txn, Branch& branch, Then then);
   void said_no(Transaction& txn, Branch& branch, Voted&& no);  // *
   void check_answers(Transaction& txn);                        // *

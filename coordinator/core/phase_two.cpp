@@ -12,11 +12,11 @@ namespace twofold::coordinator {
 
 void Coordinator::Impl::send(RmId rm, BranchKey key, Xid xid, Verb verb, bool awaited) {
   switch (verb) {
-    case Verb::commit: return emit(Commit{rm, key, std::move(xid), awaited});
+    case Verb::commit: return emit(Commit{rm, key, std::move(xid), awaited, false, 0, 0});
     case Verb::rollback: return emit(Rollback{rm, key, std::move(xid)});
     case Verb::release: return emit(Release{rm, key, std::move(xid)});
     case Verb::forget: return emit(Forget{rm, key, std::move(xid)});
-    case Verb::commit_one_phase: TWOFOLD_CHECK(!"a one-phase commit is sent once, by Start");
+    case Verb::commit_one_phase: TWOFOLD_CHECK(!"a one-phase commit is sent once, from its intent");
   }
 }
 
@@ -68,6 +68,7 @@ void Coordinator::Impl::on(Acknowledged& event) {
     case Phase::refusing:
     case Phase::committing:
     case Phase::aborting: return answered(*txn, *branch, event);
+    case Phase::active:
     case Phase::intending:
     case Phase::working:
     case Phase::preparing:
@@ -170,6 +171,7 @@ void Coordinator::Impl::finish_if_done(Transaction& txn) {
     case Phase::aborting:
       if (all_done(txn)) finish(txn);
       return;
+    case Phase::active:
     case Phase::intending:
     case Phase::working:
     case Phase::preparing:

@@ -137,6 +137,7 @@ void Coordinator::Impl::on(LinkDown& event) {
   rm.scan.reset();
   rm.scan_again = false;
   rm.mark_sent.reset();
+  rm.waits.clear();
   clock_.lost(event.rm);
   std::vector<BranchKey> keys;  // a lost session may end its transaction
   for (const auto& [id, txn] : live_) {
@@ -153,6 +154,7 @@ void Coordinator::Impl::on(LinkDown& event) {
 // Rule 11: before all branches have finished, only a prepared one may lose its session.
 void Coordinator::Impl::lost_session(Transaction& txn, Branch& branch) {
   switch (txn.phase) {
+    case Phase::active:
     case Phase::working:
     case Phase::preparing:
       if (branch.state == BranchState::prepared) return;
@@ -290,6 +292,7 @@ void Coordinator::Impl::consult_live(Transaction& txn, RmId rm, const ListedBran
     if (branch->state == BranchState::done) end_orphan(rm, listed.xid, verb);
   };
   switch (txn.phase) {
+    case Phase::active:
     case Phase::intending:
     case Phase::working:
     case Phase::preparing:
@@ -361,6 +364,7 @@ void Coordinator::Impl::settle_unlisted(RmId rm, std::uint64_t scan) {
         branch_done(*txn, *branch);
         finish_if_done(*txn);
         break;
+      case Phase::active:
       case Phase::intending:
       case Phase::working:
       case Phase::preparing:

@@ -56,19 +56,7 @@ void Coordinator::Impl::on(Submit& event) {
   if (auto text = malformed(event)) {
     return reject(event.requester, Reason::invalid, std::move(*text));
   }
-  if (shutting_down_) {
-    return reject(event.requester, Reason::shutdown,
-                  "the coordinator is shutting down: try again when it is back");
-  }
-  if (live_.size() >= options_.transactions_max) {
-    return reject(event.requester, Reason::overload,
-                  "transactions_max (" + std::to_string(options_.transactions_max) +
-                      ") transactions are open: try again later, or raise the limit");
-  }
-  if (!room_) {
-    return reject(event.requester, Reason::space,
-                  "the decision log is nearly full: try again later, or give it a larger map");
-  }
+  if (!may_begin(event.requester)) return;
   if (const ResourceManager* rm = away(event)) {
     ++counts_.aborted;
     return reply(event.requester,
@@ -76,6 +64,27 @@ void Coordinator::Impl::on(Submit& event) {
                       rm->name + " is not connected: nothing was sent; try again"));
   }
   begin(event, hash);
+}
+
+// Or else it has been answered.
+bool Coordinator::Impl::may_begin(Requester requester) {
+  if (shutting_down_) {
+    reject(requester, Reason::shutdown,
+           "the coordinator is shutting down: try again when it is back");
+    return false;
+  }
+  if (live_.size() >= options_.transactions_max) {
+    reject(requester, Reason::overload,
+           "transactions_max (" + std::to_string(options_.transactions_max) +
+               ") transactions are open: try again later, or raise the limit");
+    return false;
+  }
+  if (!room_) {
+    reject(requester, Reason::space,
+           "the decision log is nearly full: try again later, or give it a larger map");
+    return false;
+  }
+  return true;
 }
 
 // Rule 7. True: answered, or joined.
@@ -89,7 +98,7 @@ bool Coordinator::Impl::answer_known(const Submit& event, std::uint64_t hash) {
   if (running != live_requests_.end()) {
     Transaction& txn = *live(running->second);
     if (txn.request.payload_hash != hash) return mismatch(), true;
-    return join(txn, {event.requester, event.reply_at_end, true}), true;
+    return join(txn, {event.requester, event.reply_at_end, true, std::nullopt}), true;
   }
   if (const auto kept = outcomes_.find_request(event.request_id)) {
     if (kept->second->request.payload_hash != hash) return mismatch(), true;
@@ -133,29 +142,38 @@ const Coordinator::Impl::ResourceManager* Coordinator::Impl::away(const Submit& 
   return nullptr;
 }
 
-void Coordinator::Impl::begin(Submit& event, std::uint64_t hash) {
+Transaction& Coordinator::Impl::create(Duration timeout, Duration age) {
   const TxnId id{epoch_.current.number, ++sequence_};
   Transaction& txn = live_.emplace_hint(live_.end(), id, Transaction{})->second;
   txn.id = id;
   txn.gtrid =
       Gtrid{epoch_.log_id, id.epoch, epoch_.current.nonce, id.sequence, epoch_.node}.encode();
-  txn.request = {std::move(event.request_id), hash};
   txn.started = now_;
-  const Duration timeout = event.timeout > Duration{0} ? event.timeout : options_.timeout_default;
+  if (timeout <= Duration{0}) timeout = options_.timeout_default;
   txn.deadline = now_ + std::min(timeout, options_.timeout_max);
-  txn.age = event.age;
-  txn.waiters.push_back({event.requester, event.reply_at_end, true});
+  txn.age = age;
   txn.phases.reserve(6);
-  txn.branches.resize(event.branches.size());
-  for (std::size_t i = 0; i < txn.branches.size(); ++i) {
-    Branch& branch = txn.branches[i];
-    branch.rm = rm_ids_.at(event.branches[i].rm);
-    branch.index = static_cast<std::uint16_t>(i);
-    branch.bqual = Bqual{branch.index, rms_[branch.rm].name}.encode();
-    branch.store_id = rms_[branch.rm].store_id;
-    branch.payload = std::move(event.branches[i].work);
+  return txn;
+}
+
+void Coordinator::Impl::add_branch(Transaction& txn, RmId rm, std::string work) {
+  Branch& branch = txn.branches.emplace_back();
+  branch.rm = rm;
+  branch.index = static_cast<std::uint16_t>(txn.branches.size() - 1);
+  branch.bqual = Bqual{branch.index, rms_[rm].name}.encode();
+  branch.store_id = rms_[rm].store_id;
+  branch.payload = std::move(work);
+}
+
+void Coordinator::Impl::begin(Submit& event, std::uint64_t hash) {
+  Transaction& txn = create(event.timeout, event.age);
+  txn.request = {std::move(event.request_id), hash};
+  txn.waiters.push_back({event.requester, event.reply_at_end, true, std::nullopt});
+  txn.branches.reserve(event.branches.size());
+  for (SubmittedBranch& branch : event.branches) {
+    add_branch(txn, rm_ids_.at(branch.rm), std::move(branch.work));
   }
-  if (!txn.request.id.empty()) live_requests_.emplace(txn.request.id, id);
+  if (!txn.request.id.empty()) live_requests_.emplace(txn.request.id, txn.id);
   start_branches(txn);
 }
 
@@ -231,7 +249,8 @@ void Coordinator::Impl::ask_gtrid(const OutcomeAsked& event) {
   Transaction* txn = live(id);
   if (txn && txn->gtrid == event.gtrid) {
     const bool at_end = event.when == OutcomeAsked::When::at_end;
-    if (event.when != OutcomeAsked::When::now) return join(*txn, {event.requester, at_end, false});
+    if (event.when != OutcomeAsked::When::now)
+      return join(*txn, {event.requester, at_end, false, std::nullopt});
     return reply(event.requester, outcome_of(*txn, false));
   }
   const KeptOutcome* kept = outcomes_.find(id);
@@ -268,7 +287,8 @@ void Coordinator::Impl::ask_request(const OutcomeAsked& event) {
   if (running != live_requests_.end()) {
     Transaction& txn = *live(running->second);
     const bool at_end = event.when == OutcomeAsked::When::at_end;
-    if (event.when != OutcomeAsked::When::now) return join(txn, {event.requester, at_end, false});
+    if (event.when != OutcomeAsked::When::now)
+      return join(txn, {event.requester, at_end, false, std::nullopt});
     return reply(event.requester, outcome_of(txn, false));
   }
   if (const auto kept = outcomes_.find_request(event.request_id)) {
@@ -294,6 +314,7 @@ void Coordinator::Impl::on(Shutdown& event) {
   for (const TxnId id : ids) {
     Transaction& txn = *live(id);
     switch (txn.phase) {
+      case Phase::active:
       case Phase::working:
       case Phase::preparing:
       case Phase::releasing:

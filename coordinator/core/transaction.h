@@ -31,14 +31,17 @@ struct Branch {
   std::uint64_t since = 0;      // scan clock when it became unsure or done: only later scans count
   std::uint64_t listed_by = 0;  // the last scan that named it
   std::string bqual;
-  std::string payload;            // work until it is sent, then results until they are told
+  std::uint64_t work_items =
+      1;                // done, for its vote (rule 10); of an interactive one, its client says
+  std::string payload;  // work until it is sent, then results until they are told
   std::vector<Refusal> refusals;  // with a no vote
 };
 
 struct Waiter {
   Requester requester;
-  bool at_end = false;     // rule 9
-  bool submitted = false;  // wants the results as well
+  bool at_end = false;                   // rule 9
+  bool submitted = false;                // wants the results as well
+  std::optional<std::uint16_t> enlists;  // waits until this branch has been started
 };
 
 struct Transaction {
@@ -48,6 +51,7 @@ struct Transaction {
   Phase phase = Phase::ended;
   Verdict verdict = Verdict::pending;  // until it may be told; final from then on (rule 4)
   Reason reason = Reason::none;
+  bool interactive = false;
   bool heuristic = false;
   bool intent_logged = false;  // its row is an intent until something replaces or drops it
   Time started;

@@ -33,14 +33,17 @@ bool business_refusal(Xa code, const std::vector<Refusal>& refusals) {
 
 // ---- work and votes -----------------------------------------------------------------------------
 
+void Coordinator::Impl::intend(Transaction& txn) {
+  ++counts_.one_phase;
+  enter(txn, Phase::intending);
+  const Branch& branch = txn.branches.front();
+  persist(IntentRecord{txn.id, txn.gtrid, {xid(txn, branch), branch.store_id}, txn.request}, true,
+          true, {Pending::Kind::intent, txn.id});
+}
+
 void Coordinator::Impl::start_branches(Transaction& txn) {
   if (txn.branches.size() == 1 && options_.one_phase) {  // rule 5: first the intent, then anything
-    ++counts_.one_phase;
-    enter(txn, Phase::intending);
-    const Branch& branch = txn.branches.front();
-    persist(IntentRecord{txn.id, txn.gtrid, {xid(txn, branch), branch.store_id}, txn.request}, true,
-            true, {Pending::Kind::intent, txn.id});
-    return;
+    return intend(txn);
   }
   deadlines_.emplace(txn.deadline, txn.id);
   enter(txn, options_.early_prepare ? Phase::preparing : Phase::working);
@@ -62,8 +65,8 @@ void Coordinator::Impl::prepare_branches(Transaction& txn) {
   enter(txn, Phase::preparing);
   for (Branch& branch : txn.branches) {
     branch.state = BranchState::preparing;
-    emit(Prepare{branch.rm, key(txn, branch), xid(txn, branch), branch.incarnation, 1,
-                 options_.read_only_votes});
+    emit(Prepare{branch.rm, key(txn, branch), xid(txn, branch), branch.incarnation,
+                 branch.work_items, options_.read_only_votes});
   }
 }
 
@@ -71,6 +74,12 @@ void Coordinator::Impl::on(WorkDone& event) {
   const auto [txn, branch] = find(event.branch);
   if (!txn) return;
   switch (txn->phase) {
+    case Phase::active:
+      if (branch->state != BranchState::started) return;
+      if (event.code == Xa::ok) return enlisted(*txn, *branch);
+      branch->state = BranchState::refused;
+      return abort(*txn, reason_of(event.code, event.no_room),
+                   said(rm_name(*branch), event.code, event.text));
     case Phase::working:
       if (branch->state != BranchState::started) return;
       if (event.code != Xa::ok) {
@@ -112,6 +121,7 @@ void Coordinator::Impl::on(Voted& event) {
       branch->store_id = rms_[branch->rm].store_id;
       if (!event.results.empty()) branch->payload = std::move(event.results);
       return check_answers(*txn);
+    case Phase::active:
     case Phase::intending:
     case Phase::working:
     case Phase::deciding:
@@ -296,6 +306,11 @@ void Coordinator::Impl::roll_back_branches(Transaction& txn) {
 }
 
 void Coordinator::Impl::time_out(Transaction& txn) {
+  if (txn.phase == Phase::active) {
+    return abort(txn, Reason::timeout,
+                 "its time was over before its client asked to commit: try again, or give it more "
+                 "(timeout_ms)");
+  }
   std::string silent;
   for (const Branch& branch : txn.branches) {
     const bool asked = branch.state == BranchState::started ||
@@ -326,7 +341,12 @@ void Coordinator::Impl::intent_durable(Transaction& txn) {
     return abort(txn, Reason::timeout, "writing the log took longer than the timeout: try again");
   }
   enter(txn, Phase::one_phase);
-  start_branch(txn, branch, Then::commit_one_phase);
+  if (txn.interactive) {
+    emit(Commit{branch.rm, key(txn, branch), xid(txn, branch), waited_for(txn), true,
+                branch.incarnation, branch.work_items});
+  } else {
+    start_branch(txn, branch, Then::commit_one_phase);
+  }
   branch.state = BranchState::ending;
   branch.verb = Verb::commit_one_phase;
 }
@@ -351,6 +371,11 @@ void Coordinator::Impl::one_phase_answered(Transaction& txn, Branch& branch, Ack
     // commit.
     end_heuristically(txn, branch, event.code, true);
     if (event.code != Xa::heurrb) return committed_in_one_phase(txn);
+    return abort(txn, Reason::rolled_back, said(rm_name(branch), event.code, event.text));
+  }
+  if (txn.interactive &&
+      event.code == Xa::er_proto) {  // a client is still at work: nothing was done
+    branch.state = BranchState::worked;
     return abort(txn, Reason::rolled_back, said(rm_name(branch), event.code, event.text));
   }
   // Neither done nor not done: the resource manager is asked once a scan shows that nothing is

@@ -120,6 +120,7 @@ class Branches::Impl {
   std::optional<Target> target(const Requester& requester, const Xid& xid);
   // Adds to start.invalid what a limit forbids for good.
   bool may_start(Node& node, Start& start);
+  Refusal too_many_locks(std::size_t locks) const;
   std::optional<Target> known_target(const Requester& requester, const Xid& xid);
   bool may_vote(Branch& branch, const Requester& requester, std::string_view verb,
                 std::uint64_t incarnation, std::uint64_t work_items);

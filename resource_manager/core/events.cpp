@@ -27,10 +27,10 @@ constexpr std::array<std::string_view, std::variant_size_v<Event>> kEventNames{"
                                                                                "Tick"};
 
 constexpr std::array<std::string_view, std::variant_size_v<Effect>> kEffectNames{
-    "AcceptSession",  "RefuseSession",      "CloseConnection", "Run",           "Discard",
-    "PersistPrepare", "PersistCommit",      "PersistRollback", "PersistNode",   "Answer",
-    "AnswerRecover",  "AnswerFromEvidence", "AnswerEvidence",  "AnswerFailure", "ReportWaits",
-    "Alarm"};
+    "AcceptSession",  "RefuseSession",  "CloseConnection", "Run",
+    "Discard",        "PersistPrepare", "PersistCommit",   "PersistRollback",
+    "PersistNode",    "Answer",         "AnswerRecover",   "AnswerFromEvidence",
+    "AnswerEvidence", "AnswerFailure",  "ReportWaits",     "Alarm"};
 
 static_assert(!kEventNames.back().empty() && !kEffectNames.back().empty(), "a name is missing");
 

@@ -119,6 +119,8 @@ void Branches::Impl::next_item(Branch& branch) {
 
 void Branches::Impl::begin_work(Branch& branch, Item& item) {
   branch.asked = item.requester;
+  const std::size_t locks = locks_.locks_of(branch.id).size() + item.locks.size();
+  if (locks > options_.locks_max) item.invalid.push_back(too_many_locks(locks));
   if (!item.invalid.empty()) {
     Ran ran{branch.id, Xa::rbintegrity, {}, std::move(item.invalid), {}, false};
     return ran_badly(branch, ran);

@@ -95,11 +95,7 @@ bool Branches::Impl::may_start(Node& node, Start& start) {
                                        " branches open (branches_max): retry later");
   }
   if (start.locks.size() > options_.locks_max) {
-    Refusal& refusal = start.invalid.emplace_back();  // no other attempt could do better
-    refusal.check = "invalid";
-    refusal.value = std::to_string(start.locks.size());
-    refusal.limit = "split the transaction: a branch has at most " +
-                    std::to_string(options_.locks_max) + " locks (locks_max)";
+    start.invalid.push_back(too_many_locks(start.locks.size()));
   }
   if (start.remaining <= Duration::zero()) {
     return refuse(Xa::rbtimeout, "no time was left when the work arrived");
@@ -108,6 +104,16 @@ bool Branches::Impl::may_start(Node& node, Start& start) {
     return refuse(Xa::rbintegrity, {});
   }
   return true;
+}
+
+// No other attempt could do better.
+Refusal Branches::Impl::too_many_locks(std::size_t locks) const {
+  Refusal refusal;
+  refusal.check = "invalid";
+  refusal.value = std::to_string(locks);
+  refusal.limit = "split the transaction: a branch has at most " +
+                  std::to_string(options_.locks_max) + " locks (locks_max)";
+  return refusal;
 }
 
 void Branches::Impl::refuse_start(const Start& start, Xa code, std::string text) {

@@ -33,6 +33,13 @@ struct Case {
     Submit submit = submission(single);
     bench.step(std::move(submit));
   }
+  // Interactive: both are being enlisted.
+  Case(Options options, const Begin& begin) : bench(std::move(options)), branch{kId, 1}, rm(1) {
+    bench.link_all();
+    bench.step(begin);
+    bench.step(Enlist{{1, 2}, gtrid(), "orders"});
+    bench.step(Enlist{{1, 3}, gtrid(), "payments"});
+  }
   static Submit submission(bool single, std::string work = "work") {
     Submit submit;
     submit.requester = {1, 1};
@@ -42,6 +49,7 @@ struct Case {
     return submit;
   }
   bool single() const { return rm == 0; }
+  std::string gtrid() const { return bench.gtrid(kId); }
   void vote(std::uint16_t index, Xa code, std::vector<Refusal> refusals = {}) {
     bench.step(Voted{{kId, index}, code, {}, std::move(refusals), {}, false, index});
   }
@@ -145,8 +153,15 @@ Case ended() {
   return one;
 }
 
+Case active() {
+  Case one(options(), Begin{{1, 1}, {}, {}});
+  one.bench.step(WorkDone{{kId, 0}, Xa::ok, {}, {}, {}, false, 0});
+  return one;
+}
+
 std::vector<State> states() {
   return {
+      {"active: orders has been enlisted, payments is being enlisted", Phase::active, active},
       {"intending: the intent is being written", Phase::intending,
        [] {
          Case one(options(), true);
@@ -335,6 +350,32 @@ void add_recovery(std::vector<Input>& all) {
 }
 
 void add_the_rest(std::vector<Input>& all) {
+  all.push_back(input<Begin>("Begin of another", [](Case&) { return Begin{{1, 5}, {}, {}}; }));
+  all.push_back(input<Enlist>("Enlist of the same resource manager", [](Case& one) {
+    return Enlist{{1, 4}, one.gtrid(), one.single() ? "orders" : "payments"};
+  }));
+  all.push_back(input<CommitRequested>("CommitRequested", [](Case& one) {
+    return CommitRequested{{1, 4}, one.gtrid(), {{"orders", 1}}, false};
+  }));
+  all.push_back(input<RollbackRequested>("RollbackRequested", [](Case& one) {
+    return RollbackRequested{{1, 4}, one.gtrid(), false};
+  }));
+  all.push_back({"WaitsReported, a circle with a younger one",
+                 [](Case& one) {
+                   one.bench.step(Begin{{1, 5}, {}, {}});
+                   const TxnId younger = one.bench.core().newest();
+                   one.bench.step(WaitsReported{0, {{younger, kId}}});
+                   return one.bench.step(WaitsReported{1, {{kId, younger}}});
+                 },
+                 Event(WaitsReported{}).index()});
+  all.push_back({"WaitsReported, a circle with an older one",
+                 [](Case& one) {
+                   one.bench.step(Begin{{1, 5}, {}, std::chrono::hours{1}});
+                   const TxnId older = one.bench.core().newest();
+                   one.bench.step(WaitsReported{0, {{older, kId}}});
+                   return one.bench.step(WaitsReported{1, {{kId, older}}});
+                 },
+                 Event(WaitsReported{}).index()});
   all.push_back(input<Submit>("Submit of the same request",
                               [](Case& one) { return Case::submission(one.single()); }));
   all.push_back(input<Submit>("Submit of the same request with other work",

@@ -154,6 +154,14 @@ class Player {
 
   Event parse(const std::string& kind, Words& words) {
     if (kind == "Submit") return submit(words);
+    if (kind == "Begin") return begin(words);
+    if (kind == "Enlist") return enlist(words);
+    if (kind == "CommitRequested") return commit_requested(words);
+    if (kind == "RollbackRequested") {
+      const std::string gtrid = bench().gtrid(txn_id(words.next("a transaction")));
+      return RollbackRequested{{1, ++request_}, gtrid, words.maybe() == "at_end"};
+    }
+    if (kind == "WaitsReported") return waits(words);
     if (kind == "WorkDone") return answer<WorkDone>(words);
     if (kind == "Voted") return answer<Voted>(words);
     if (kind == "Acknowledged") return acknowledged(words);
@@ -172,6 +180,48 @@ class Player {
   }
 
   RmId rm(Words& words) { return bench().rm(words.next("a resource manager")); }
+
+  Begin begin(Words& words) {
+    Begin begin;
+    begin.requester = {1, ++request_};
+    while (auto word = words.maybe()) {
+      if (auto timeout = value_of(*word, "timeout")) begin.timeout = duration(*timeout);
+      if (auto age = value_of(*word, "age")) begin.age = duration(*age);
+    }
+    return begin;
+  }
+
+  Enlist enlist(Words& words) {
+    const std::string gtrid = bench().gtrid(txn_id(words.next("a transaction")));
+    return {{1, ++request_}, gtrid, words.next("a resource manager")};
+  }
+
+  // ID [NAME=WORKS…] [at_end]
+  CommitRequested commit_requested(Words& words) {
+    CommitRequested request;
+    request.requester = {1, ++request_};
+    request.gtrid = bench().gtrid(txn_id(words.next("a transaction")));
+    while (auto word = words.maybe()) {
+      const auto equals = word->find('=');
+      if (*word == "at_end") {
+        request.reply_at_end = true;
+      } else {
+        request.work.push_back({word->substr(0, equals), number(word->substr(equals + 1))});
+      }
+    }
+    return request;
+  }
+
+  // RM [WAITER>HOLDER…]
+  WaitsReported waits(Words& words) {
+    WaitsReported reported;
+    reported.rm = rm(words);
+    while (auto word = words.maybe()) {
+      const auto arrow = word->find('>');
+      reported.waits.push_back({txn_id(word->substr(0, arrow)), txn_id(word->substr(arrow + 1))});
+    }
+    return reported;
+  }
 
   Submit submit(Words& words) {
     Submit submit;

@@ -178,13 +178,19 @@ struct EffectText {
     constexpr std::string_view kThen[] = {"work", "prepare", "commit_one_phase"};
     return verb("Start", effect) + " " + std::string(kThen[static_cast<int>(effect.then)]);
   }
-  std::string operator()(const Prepare& effect) const { return verb("Prepare", effect); }
+  std::string operator()(const Prepare& effect) const {
+    const bool one = effect.work_items == 1;
+    return verb("Prepare", effect) +
+           (one ? "" : " " + std::to_string(effect.work_items) + " works");
+  }
   std::string operator()(const Persist& effect) const {
     return "Persist #" + std::to_string(effect.ticket) + " " + text(effect.record) +
            (effect.forced ? " (forced)" : " (unforced)");
   }
   std::string operator()(const Commit& effect) const {
-    return verb("Commit", effect) + (effect.awaited ? " awaited" : "");
+    std::string line = verb("Commit", effect) + (effect.awaited ? " awaited" : "");
+    if (effect.one_phase) line += " one_phase " + std::to_string(effect.work_items) + " works";
+    return line;
   }
   std::string operator()(const Rollback& effect) const { return verb("Rollback", effect); }
   std::string operator()(const Release& effect) const { return verb("Release", effect); }
@@ -211,6 +217,10 @@ struct EffectText {
     if (outcome.ended) line += " ended";
     if (outcome.heuristic) line += " heuristic";
     return line;
+  }
+  std::string operator()(const Enlisted& effect) const {
+    return "Enlisted for " + std::to_string(effect.requester.request) + ": " + rm(effect.rm) + " " +
+           branch_text(effect.xid);
   }
   std::string operator()(const Alarm& effect) const {
     std::string line = "Alarm " + effect.text;  // without the xids, which nobody can read

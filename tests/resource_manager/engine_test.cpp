@@ -83,6 +83,7 @@ class ScriptedOutlet final : public Outlet {
   void refuse(const RefuseSession&) override { story_.push_back("refuse"); }
   void close(const CloseConnection&) override { story_.push_back("close"); }
   void answer(Answer effect) override { story_.push_back(std::string(name(effect.code))); }
+  void report(const ReportWaits&) override {}
   void answer(AnswerRecover effect) override {
     story_.push_back("listed " + std::to_string(effect.branches.size()));
   }

@@ -1,0 +1,186 @@
+#include "client/interactive.h"
+
+#include <algorithm>
+#include <boost/asio/post.hpp>
+#include <map>
+#include <optional>
+#include <utility>
+
+#include "client/participants.h"
+#include "protocol/convert.h"
+#include "protocol/utf8.h"
+
+namespace twofold::client {
+
+namespace {
+
+Worked failed(Xa code, std::string text) {
+  Worked worked;
+  worked.code = code;
+  worked.text = std::move(text);
+  return worked;
+}
+
+}  // namespace
+
+class AsyncTransaction::Impl : public std::enable_shared_from_this<AsyncTransaction::Impl> {
+ public:
+  Impl(AsyncClient& client, boost::asio::io_context& io, std::string gtrid)
+      : client_(client), io_(io), gtrid_(std::move(gtrid)) {}
+
+  const std::string& gtrid() const { return gtrid_; }
+  bool ended() const { return ended_; }
+
+  void work(std::string rm, Work work, std::function<void(Worked)> done);
+  void finish(bool commit, bool wait_for_end, std::function<void(Outcome)> done);
+
+ private:
+  struct Enlisted {
+    std::optional<Xid> xid;  // none: being enlisted
+    Address address;
+    std::uint64_t items = 0;  // works that were answered XA_OK (rule 10)
+    std::vector<std::function<void(const Worked*)>> waiting;  // what went wrong, or null
+  };
+
+  void enlist(const std::string& rm);
+  void enlisted(const std::string& rm, Result<wire::Frame> answer);
+  void execute(const std::string& rm, Enlisted& branch, const Work& work,
+               std::function<void(Worked)> done);
+
+  AsyncClient& client_;
+  boost::asio::io_context& io_;
+  const std::string gtrid_;
+  bool ended_ = false;
+  std::map<std::string, Enlisted> branches_;
+};
+
+void AsyncTransaction::begin(AsyncClient& client, boost::asio::io_context& io, BeginOptions options,
+                             Begun done) {
+  wire::Frame frame;
+  frame.mutable_begin()->set_timeout_ms(
+      static_cast<std::uint32_t>(std::clamp<std::int64_t>(options.timeout.count(), 0, UINT32_MAX)));
+  frame.mutable_begin()->set_age_ms(
+      static_cast<std::uint64_t>(std::max<std::int64_t>(options.age.count(), 0)));
+  client.call(std::move(frame), [&client, &io, done = std::move(done)](Result<wire::Frame> told) {
+    if (!told) return done(told.error());
+    if (!told->has_outcome())
+      return done(Error{Fault::invalid, "Begin was not answered by Outcome"});
+    Outcome outcome = from_wire(told->outcome());
+    if (outcome.verdict != Verdict::pending) {
+      return done(Error{Fault::busy, outcome.detail});
+    }
+    done(AsyncTransaction(std::make_shared<Impl>(client, io, std::move(outcome.gtrid))));
+  });
+}
+
+void AsyncTransaction::Impl::work(std::string rm, Work work, std::function<void(Worked)> done) {
+  const auto fail = [&](Xa code, std::string text) {
+    boost::asio::post(
+        io_, [done, worked = failed(code, std::move(text))]() mutable { done(std::move(worked)); });
+  };
+  if (ended_) return fail(Xa::er_proto, "the transaction's end has been asked for already");
+  if (!is_utf8(rm)) return fail(Xa::er_inval, "the name of a resource manager is not UTF-8");
+  if (const std::string text = find_not_utf8(work); !text.empty()) {
+    return fail(Xa::er_inval, rm + ": " + text + " is not UTF-8; pass what is no text as bytes");
+  }
+  auto [at, fresh] = branches_.try_emplace(rm);
+  Enlisted& branch = at->second;
+  if (branch.xid) return execute(rm, branch, work, std::move(done));
+  branch.waiting.push_back([self = shared_from_this(), rm, work = std::move(work),
+                            done = std::move(done)](const Worked* wrong) {
+    if (wrong) return done(*wrong);
+    self->execute(rm, self->branches_.at(rm), work, done);
+  });
+  if (fresh) enlist(rm);
+}
+
+void AsyncTransaction::Impl::enlist(const std::string& rm) {
+  wire::Frame frame;
+  frame.mutable_enlist()->set_gtrid(gtrid_);
+  frame.mutable_enlist()->set_rm(rm);
+  client_.call(std::move(frame), [self = shared_from_this(), rm](Result<wire::Frame> told) {
+    self->enlisted(rm, std::move(told));
+  });
+}
+
+void AsyncTransaction::Impl::enlisted(const std::string& rm, Result<wire::Frame> told) {
+  const auto at = branches_.find(rm);
+  Worked wrong = failed(Xa::er_rmfail, {});
+  if (!told) {
+    wrong.text = told.error().message;
+  } else if (told->has_enlisted()) {
+    Result<Xid> xid = from_wire(told->enlisted().xid());
+    Result<Address> address = parse_address(told->enlisted().address());
+    if (xid && address) {
+      at->second.xid = std::move(*xid);
+      at->second.address = std::move(*address);
+      for (auto& go_on : std::exchange(at->second.waiting, {})) go_on(nullptr);
+      return;
+    }
+    wrong.text = xid ? address.error().message : xid.error().message;
+  } else if (told->has_outcome()) {
+    const Outcome outcome = from_wire(told->outcome());
+    if (outcome.verdict == Verdict::aborted) wrong.code = Xa::rbrollback;
+    if (outcome.reason == Reason::invalid) wrong.code = Xa::er_inval;
+    if (outcome.reason == Reason::deadlock) wrong.code = Xa::rbdeadlock;
+    if (outcome.reason == Reason::timeout) wrong.code = Xa::rbtimeout;
+    wrong.text = outcome.detail;
+  }
+  const auto waiting = std::move(at->second.waiting);
+  branches_.erase(at);  // the next work there tries again
+  for (const auto& go_on : waiting) go_on(&wrong);
+}
+
+void AsyncTransaction::Impl::execute(const std::string& rm, Enlisted& branch, const Work& work,
+                                     std::function<void(Worked)> done) {
+  client_.participant(rm, branch.address)
+      .execute(*branch.xid, work,
+               [self = shared_from_this(), rm, done = std::move(done)](Worked worked) {
+                 if (worked.ok()) ++self->branches_.at(rm).items;
+                 done(std::move(worked));
+               });
+}
+
+void AsyncTransaction::Impl::finish(bool commit, bool wait_for_end,
+                                    std::function<void(Outcome)> done) {
+  ended_ = true;
+  wire::Finish finish;
+  finish.set_gtrid(gtrid_);
+  finish.set_commit(commit);
+  finish.set_reply_at(wait_for_end ? wire::REPLY_AT_END : wire::REPLY_AT_DECISION);
+  for (const auto& [rm, branch] : branches_) {
+    if (!branch.xid) continue;
+    wire::Finish::Count& count = *finish.add_work();
+    count.set_rm(rm);
+    count.set_work_items(branch.items);
+  }
+  client_.finish(std::move(finish), std::move(done));
+}
+
+AsyncTransaction::AsyncTransaction(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
+AsyncTransaction::AsyncTransaction(AsyncTransaction&&) noexcept = default;
+
+AsyncTransaction& AsyncTransaction::operator=(AsyncTransaction&& other) noexcept {
+  AsyncTransaction old(std::move(*this));  // rolls back
+  impl_ = std::move(other.impl_);
+  return *this;
+}
+
+AsyncTransaction::~AsyncTransaction() {
+  if (impl_ && !impl_->ended()) impl_->finish(false, false, [](const Outcome&) {});
+}
+
+const std::string& AsyncTransaction::gtrid() const {
+  return impl_->gtrid();
+}
+void AsyncTransaction::work(std::string rm, Work work, std::function<void(Worked)> done) {
+  impl_->work(std::move(rm), std::move(work), std::move(done));
+}
+void AsyncTransaction::commit(bool wait_for_end, std::function<void(Outcome)> done) {
+  impl_->finish(true, wait_for_end, std::move(done));
+}
+void AsyncTransaction::rollback(std::function<void(Outcome)> done) {
+  impl_->finish(false, false, std::move(done));
+}
+
+}  // namespace twofold::client
