@@ -11,6 +11,7 @@ void add_demo(CLI::App& app, int& status);          // demo
 void add_system(CLI::App& app, int& status);        // up, down, kill, start
 void add_submit(CLI::App& app, int& status);        // submit
 void add_order(CLI::App& app, int& status);         // order
+void add_interactive(CLI::App& app, int& status);   // begin, enlist, work, commit, rollback
 void add_transactions(CLI::App& app, int& status);  // list, show
 void add_inspect(CLI::App& app, int& status);       // scan, in-doubt, locks, stats
 

@@ -55,6 +55,7 @@ int main(int argc, char** argv) {
   twofold::cli::add_system(app, status);
   twofold::cli::add_submit(app, status);
   twofold::cli::add_order(app, status);
+  twofold::cli::add_interactive(app, status);
   twofold::cli::add_transactions(app, status);
   twofold::cli::add_inspect(app, status);
   if (argc < 2) {

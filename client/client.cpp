@@ -80,6 +80,19 @@ Result<ActiveTransaction> Client::begin(BeginOptions options) {
   return ActiveTransaction(*this, std::move(begun->first), std::move(begun->second));
 }
 
+ActiveTransaction Client::resume(std::string gtrid, Works works) {
+  using Shared = std::shared_ptr<AsyncTransaction>;
+  auto shared = impl_->wait<Shared>([&](AsyncClient& client, auto done) {
+    done(std::make_shared<AsyncTransaction>(
+        AsyncTransaction::resume(client, impl_->io(), gtrid, std::move(works))));
+  });
+  return ActiveTransaction(*this, std::move(gtrid), std::move(shared));
+}
+
+Works ActiveTransaction::leave() {
+  return client_->impl_->wait<Works>([&](AsyncClient&, auto done) { done(async_->leave()); });
+}
+
 ActiveTransaction::ActiveTransaction(Client& client, std::string gtrid,
                                      std::shared_ptr<AsyncTransaction> async)
     : client_(&client), gtrid_(std::move(gtrid)), async_(std::move(async)) {}

@@ -29,6 +29,7 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -117,7 +118,9 @@ class Client {
                       TxnId known = {});
   Outcome ask_gtrid(const std::string& gtrid, wire::ReplyAt at = wire::REPLY_NOW);
   Result<wire::Frame> call(wire::Frame request);
-  Result<ActiveTransaction> begin(BeginOptions options = {});  // see client/interactive.h
+  // See client/interactive.h.
+  Result<ActiveTransaction> begin(BeginOptions options = {});
+  ActiveTransaction resume(std::string gtrid, std::map<std::string, std::uint64_t> works = {});
 
  private:
   friend class ActiveTransaction;

@@ -30,13 +30,23 @@ class AsyncTransaction::Impl : public std::enable_shared_from_this<AsyncTransact
 
   const std::string& gtrid() const { return gtrid_; }
   bool ended() const { return ended_; }
+  void resume(const Works& works) {
+    for (const auto& [rm, items] : works) branches_[rm].items = items;
+  }
+  Works leave() {
+    ended_ = true;
+    Works works;
+    for (const auto& [rm, branch] : branches_) works[rm] = branch.items;
+    return works;
+  }
 
   void work(std::string rm, Work work, std::function<void(Worked)> done);
   void finish(bool commit, bool wait_for_end, std::function<void(Outcome)> done);
 
  private:
   struct Enlisted {
-    std::optional<Xid> xid;  // none: being enlisted
+    std::optional<Xid> xid;  // none: being enlisted, or was elsewhere
+    bool asked = false;      // to be enlisted
     Address address;
     std::uint64_t items = 0;  // works that were answered XA_OK (rule 10)
     std::vector<std::function<void(const Worked*)>> waiting;  // what went wrong, or null
@@ -83,15 +93,14 @@ void AsyncTransaction::Impl::work(std::string rm, Work work, std::function<void(
   if (const std::string text = find_not_utf8(work); !text.empty()) {
     return fail(Xa::er_inval, rm + ": " + text + " is not UTF-8; pass what is no text as bytes");
   }
-  auto [at, fresh] = branches_.try_emplace(rm);
-  Enlisted& branch = at->second;
+  Enlisted& branch = branches_[rm];
   if (branch.xid) return execute(rm, branch, work, std::move(done));
   branch.waiting.push_back([self = shared_from_this(), rm, work = std::move(work),
                             done = std::move(done)](const Worked* wrong) {
     if (wrong) return done(*wrong);
     self->execute(rm, self->branches_.at(rm), work, done);
   });
-  if (fresh) enlist(rm);
+  if (!std::exchange(branch.asked, true)) enlist(rm);
 }
 
 void AsyncTransaction::Impl::enlist(const std::string& rm) {
@@ -126,8 +135,9 @@ void AsyncTransaction::Impl::enlisted(const std::string& rm, Result<wire::Frame>
     if (outcome.reason == Reason::timeout) wrong.code = Xa::rbtimeout;
     wrong.text = outcome.detail;
   }
-  const auto waiting = std::move(at->second.waiting);
-  branches_.erase(at);  // the next work there tries again
+  const auto waiting = std::exchange(at->second.waiting, {});
+  at->second.asked = false;  // the next work there tries again
+  if (at->second.items == 0) branches_.erase(at);
   for (const auto& go_on : waiting) go_on(&wrong);
 }
 
@@ -149,7 +159,7 @@ void AsyncTransaction::Impl::finish(bool commit, bool wait_for_end,
   finish.set_commit(commit);
   finish.set_reply_at(wait_for_end ? wire::REPLY_AT_END : wire::REPLY_AT_DECISION);
   for (const auto& [rm, branch] : branches_) {
-    if (!branch.xid) continue;
+    if (!branch.xid && branch.items == 0) continue;
     wire::Finish::Count& count = *finish.add_work();
     count.set_rm(rm);
     count.set_work_items(branch.items);
@@ -168,6 +178,17 @@ AsyncTransaction& AsyncTransaction::operator=(AsyncTransaction&& other) noexcept
 
 AsyncTransaction::~AsyncTransaction() {
   if (impl_ && !impl_->ended()) impl_->finish(false, false, [](const Outcome&) {});
+}
+
+AsyncTransaction AsyncTransaction::resume(AsyncClient& client, boost::asio::io_context& io,
+                                          std::string gtrid, Works works) {
+  AsyncTransaction transaction(std::make_shared<Impl>(client, io, std::move(gtrid)));
+  transaction.impl_->resume(works);
+  return transaction;
+}
+
+Works AsyncTransaction::leave() {
+  return impl_->leave();
 }
 
 const std::string& AsyncTransaction::gtrid() const {

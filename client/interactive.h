@@ -20,6 +20,7 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -28,6 +29,9 @@
 #include "protocol/xa.h"
 
 namespace twofold::client {
+
+// How many works were answered XA_OK, by resource manager (rule 10).
+using Works = std::map<std::string, std::uint64_t>;
 
 // What a resource manager answered to one work.
 struct Worked {
@@ -46,6 +50,9 @@ class AsyncTransaction {
   using Begun = std::function<void(Result<AsyncTransaction>)>;
   static void begin(AsyncClient& client, boost::asio::io_context& io, BeginOptions options,
                     Begun done);
+  // Goes on with one that was begun elsewhere, in another process say, and left with leave().
+  static AsyncTransaction resume(AsyncClient& client, boost::asio::io_context& io,
+                                 std::string gtrid, Works works);
 
   AsyncTransaction(AsyncTransaction&&) noexcept;
   AsyncTransaction& operator=(AsyncTransaction&&) noexcept;
@@ -56,6 +63,8 @@ class AsyncTransaction {
   // Works must have been answered. Verdict::unknown: it may have committed, ask for the gtrid.
   void commit(bool wait_for_end, std::function<void(Outcome)> done);
   void rollback(std::function<void(Outcome)> done);
+  // It stays as it is, for resume(). Works must have been answered.
+  Works leave();
 
  private:
   class Impl;
@@ -75,6 +84,7 @@ class ActiveTransaction {
   Worked work(const std::string& rm, Work work);
   Outcome commit(bool wait_for_end = false);
   Outcome rollback();
+  Works leave();  // it stays as it is, for Client::resume()
 
  private:
   friend class Client;

@@ -134,6 +134,23 @@ Result<json::object> parse_json_line(std::string_view line) {
   return std::move(*object);
 }
 
+Result<Work> parse_work_text(std::string_view text) {
+  const auto parsed = parse_json_text(text);
+  if (!parsed) return parsed.error();
+  if (!parsed->is_array()) {
+    auto operation = parse_operation(*parsed, "work");
+    if (!operation) return operation.error();
+    return Work{std::move(*operation)};
+  }
+  Work work;
+  for (const json::value& element : parsed->get_array()) {
+    auto operation = parse_operation(element, element_of("work", work.size()));
+    if (!operation) return operation.error();
+    work.push_back(std::move(*operation));
+  }
+  return work;
+}
+
 Result<client::Transaction> parse_transaction_line(std::string_view line) {
   auto object = parse_json_line(line);
   if (!object) return object.error();

@@ -23,6 +23,9 @@ inline constexpr std::size_t kLineBytesMax = 16u << 20;
 // Fault::invalid: what is wrong, and where in the line: "branches[0].work[2].by: …".
 Result<client::Transaction> parse_transaction_line(std::string_view line);
 
+// Work alone: an operation as above, or an array of them.
+Result<Work> parse_work_text(std::string_view text);
+
 // A line as a JSON object; invalid: as parse_json_text(), not an object, too long.
 Result<boost::json::object> parse_json_line(std::string_view line);
 

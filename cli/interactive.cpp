@@ -1,0 +1,311 @@
+// begin, enlist, work, commit, rollback: an interactive transaction by hand, a command each.
+//
+// Each command is a process of its own, and a commit has to say how many works were answered at
+// each resource manager (rule 10). With --data they are counted in DIR/interactive/ID.json;
+// without, the person counts (commit --works).
+#include <spdlog/fmt/fmt.h>
+
+#include <charconv>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <sstream>
+
+#include "cli/commands.h"
+#include "cli/output.h"
+#include "cli/target.h"
+#include "client/interactive.h"
+#include "lab/workflows/runner.h"
+#include "lab/workflows/transaction_line.h"
+#include "protocol/convert.h"
+#include "protocol/xid.h"
+
+namespace twofold::cli {
+namespace {
+
+struct InteractiveOptions {
+  Target target;
+  std::string transaction;  // id or gtrid
+  std::string rm;
+  std::string work;
+  std::vector<std::string> works;  // RM=N
+  std::uint32_t timeout_ms = 60'000;
+  std::uint64_t age_ms = 0;
+  bool wait = false;
+  bool json = false;
+};
+
+// ---- what was done so far -----------------------------------------------------------------------
+
+std::filesystem::path counts_file(const InteractiveOptions& options, const std::string& gtrid) {
+  return std::filesystem::path(options.target.data) / "interactive" / (id_text(gtrid) + ".json");
+}
+
+Result<client::Works> read_counts(const InteractiveOptions& options, const std::string& gtrid) {
+  client::Works works;
+  if (options.target.data.empty()) return works;
+  const auto path = counts_file(options, gtrid);
+  std::ifstream file(path);
+  if (!file) return works;
+  std::stringstream text;
+  text << file.rdbuf();
+  boost::system::error_code wrong;
+  const auto parsed = json::parse(text.str(), wrong);
+  if (wrong || !parsed.is_object()) {
+    return Error{Fault::damaged, path.string() +
+                                     " cannot be read: roll the transaction back, or "
+                                     "remove the file and commit with --works RM=N"};
+  }
+  for (const auto& [rm, count] : parsed.get_object()) {
+    if (count.is_int64()) works[rm] = static_cast<std::uint64_t>(count.get_int64());
+  }
+  return works;
+}
+
+void write_counts(const InteractiveOptions& options, const std::string& gtrid,
+                  const client::Works& works) {
+  if (options.target.data.empty()) return;
+  const auto path = counts_file(options, gtrid);
+  std::error_code ignored;  // what cannot be written is told below
+  std::filesystem::create_directories(path.parent_path(), ignored);
+  json::object counts;
+  for (const auto& [rm, count] : works) counts[rm] = count;
+  const auto fresh = path.string() + ".new";
+  std::ofstream file(fresh);
+  file << json::serialize(counts) << "\n";
+  file.close();
+  std::filesystem::rename(fresh, path, ignored);
+  if (!file || ignored) {
+    note("cannot write " + path.string() + ": commit with --works " + [&] {
+      std::string text;
+      for (const auto& [rm, count] : works) {
+        text += (text.empty() ? "" : " ") + rm + "=" + std::to_string(count);
+      }
+      return text;
+    }());
+  }
+}
+
+void forget_counts(const InteractiveOptions& options, const std::string& gtrid) {
+  if (options.target.data.empty()) return;
+  std::error_code ignored;  // there may be none
+  std::filesystem::remove(counts_file(options, gtrid), ignored);
+}
+
+Result<client::Works> given_counts(const std::vector<std::string>& given) {
+  client::Works works;
+  for (const std::string& text : given) {
+    const auto equals = text.find('=');
+    std::uint64_t count = 0;
+    const char* const end = text.data() + text.size();
+    if (equals == std::string::npos || equals == 0 ||
+        std::from_chars(text.data() + equals + 1, end, count).ptr != end) {
+      return Error{Fault::invalid, "--works " + text + ": give RM=N, for example payments=2"};
+    }
+    works[text.substr(0, equals)] = count;
+  }
+  return works;
+}
+
+// ---- the coordinator ----------------------------------------------------------------------------
+
+struct Session {
+  std::unique_ptr<client::Client> client;
+  std::string gtrid;
+};
+
+Result<std::unique_ptr<client::Client>> connect(const InteractiveOptions& options) {
+  auto address = coordinator_address(options.target);
+  if (!address) return address.error();
+  client::Options client;
+  client.coordinator = *address;
+  client.name = "twofold";
+  client.give_up = std::chrono::seconds{15};
+  return std::make_unique<client::Client>(client);
+}
+
+// The client, and the gtrid of the transaction that was named.
+Result<Session> open(const InteractiveOptions& options) {
+  auto client = connect(options);
+  if (!client) return client.error();
+  if (auto gtrid = parse_gtrid_text(options.transaction)) {
+    return Session{std::move(*client), std::move(*gtrid)};
+  }
+  const auto id = parse_txn_id(options.transaction);
+  if (!id) {
+    return Error{Fault::invalid, "which transaction is \"" + options.transaction +
+                                     "\"? Give the id or the gtrid that twofold begin printed"};
+  }
+  wire::Frame request;
+  to_wire(*id, *request.mutable_show()->mutable_id());
+  auto shown = (*client)->call(std::move(request));
+  if (!shown) return shown.error();
+  if (!shown->has_show_answer() || !shown->show_answer().found()) {
+    return Error{Fault::not_found, "the coordinator has no trace of " + options.transaction +
+                                       ": it has ended, or it was never begun here"};
+  }
+  return Session{std::move(*client), shown->show_answer().transaction().gtrid()};
+}
+
+// ---- the commands -------------------------------------------------------------------------------
+
+int begin(const InteractiveOptions& options) {
+  auto client = connect(options);
+  if (!client) return fail(client.error());
+  auto begun = (*client)->begin(
+      {std::chrono::milliseconds{options.timeout_ms}, std::chrono::milliseconds{options.age_ms}});
+  if (!begun) return fail(begun.error());
+  begun->leave();
+  if (options.json) {
+    print_json(
+        json::object{{"id", id_text(begun->gtrid())}, {"gtrid", gtrid_text(begun->gtrid())}});
+    return 0;
+  }
+  print_line(id_text(begun->gtrid()));
+  note(fmt::format(
+      "transaction {} has {} to commit: twofold work {} RM 'WORK', then twofold commit {}",
+      id_text(begun->gtrid()), age(options.timeout_ms), id_text(begun->gtrid()),
+      id_text(begun->gtrid())));
+  return 0;
+}
+
+int enlist(const InteractiveOptions& options) {
+  auto session = open(options);
+  if (!session) return fail(session.error());
+  wire::Frame request;
+  request.mutable_enlist()->set_gtrid(session->gtrid);
+  request.mutable_enlist()->set_rm(options.rm);
+  auto told = session->client->call(std::move(request));
+  if (!told) return fail(told.error());
+  if (!told->has_enlisted()) {
+    const Outcome outcome = from_wire(told->outcome());
+    return fail({Fault::invalid,
+                 std::string(lab::outcome_word(outcome)) + ": " + lab::reason_text(outcome)});
+  }
+  const auto xid = from_wire(told->enlisted().xid());
+  if (!xid) return fail(xid.error());
+  if (options.json) {
+    print_json(json::object{{"xid", to_text(*xid)}, {"address", told->enlisted().address()}});
+  } else {
+    print_line(to_text(*xid) + " at " + told->enlisted().address());
+  }
+  return 0;
+}
+
+int tell_work(const InteractiveOptions& options, const client::Worked& worked) {
+  if (options.json) {
+    json::object whole{{"code", std::string(name(worked.code))}};
+    json::array results;
+    wire::Results wire;
+    wire.ParseFromString(encode_results(worked.results));
+    for (const wire::Value& value : wire.values()) results.push_back(to_json(value));
+    whole["results"] = std::move(results);
+    if (!worked.ok()) whole["reason"] = worked.text;
+    print_json(whole);
+    return worked.ok() ? 0 : 1;
+  }
+  for (const Value& value : worked.results) print_line(to_text(value));
+  if (worked.ok()) return 0;
+  std::string text = std::string(name(worked.code));
+  if (!worked.text.empty()) text += ": " + worked.text;
+  for (Refusal refusal : worked.refusals) {
+    refusal.rm = options.rm;
+    text += "\n  " + to_text(refusal);
+  }
+  if (is_rollback(worked.code)) text += "\nthe transaction can only be rolled back now";
+  return fail({Fault::invalid, text});
+}
+
+int work(const InteractiveOptions& options) {
+  auto parsed = lab::parse_work_text(options.work);
+  if (!parsed) return fail(parsed.error());
+  auto session = open(options);
+  if (!session) return fail(session.error());
+  auto works = read_counts(options, session->gtrid);
+  if (!works) return fail(works.error());
+  auto transaction = session->client->resume(session->gtrid, std::move(*works));
+  const client::Worked worked = transaction.work(options.rm, std::move(*parsed));
+  write_counts(options, session->gtrid, transaction.leave());
+  return tell_work(options, worked);
+}
+
+int finish(const InteractiveOptions& options, bool commit) {
+  auto session = open(options);
+  if (!session) return fail(session.error());
+  auto works =
+      options.works.empty() ? read_counts(options, session->gtrid) : given_counts(options.works);
+  if (!works) return fail(works.error());
+  auto transaction = session->client->resume(session->gtrid, std::move(*works));
+  const Outcome outcome = commit ? transaction.commit(options.wait) : transaction.rollback();
+  const bool known = outcome.verdict == Verdict::committed || outcome.verdict == Verdict::aborted;
+  if (known) forget_counts(options, session->gtrid);
+  const std::string word(lab::outcome_word(outcome)), reason = lab::reason_text(outcome);
+  if (options.json) {
+    print_json(json::object{{"id", id_text(session->gtrid)},
+                            {"gtrid", gtrid_text(session->gtrid)},
+                            {"outcome", word},
+                            {"reason", reason}});
+  } else {
+    print_line(id_text(session->gtrid) + " " + word + (reason.empty() ? "" : ": " + reason));
+  }
+  return outcome.verdict == (commit ? Verdict::committed : Verdict::aborted) ? 0 : 1;
+}
+
+}  // namespace
+
+void add_interactive(CLI::App& app, int& status) {
+  const auto options = std::make_shared<InteractiveOptions>();
+  const auto add = [&](const char* name, const char* what, const char* example) {
+    auto* command = app.add_subcommand(name, what);
+    command->footer(std::string("Example:\n  ") + example);
+    add_target(*command, options->target, Finds::coordinator);
+    command->add_flag("--json", options->json, "Print JSON");
+    return command;
+  };
+  const auto takes_transaction = [&](CLI::App* command) {
+    command->add_option("ID|GTRID", options->transaction, "As twofold begin printed it")
+        ->required();
+  };
+
+  auto* begins = add("begin", "Begin an interactive transaction; prints its id",
+                     "ID=$(twofold begin --data /var/tmp/shop)");
+  begins
+      ->add_option("--timeout-ms", options->timeout_ms,
+                   "It is rolled back if it has not been committed by then")
+      ->capture_default_str();
+  begins->add_option("--age-ms", options->age_ms,
+                     "Since the first attempt at the same work: the older survives a deadlock");
+  begins->callback([options, &status] { status = begin(*options); });
+
+  auto* enlists = add("enlist", "Start the transaction's branch at a participant; prints its xid",
+                      "twofold enlist 1.303 payments --data /var/tmp/shop");
+  takes_transaction(enlists);
+  enlists->add_option("RM", options->rm, "The participant")->required();
+  enlists->callback([options, &status] { status = enlist(*options); });
+
+  auto* works = add(
+      "work", "Work at a participant within the transaction; prints the results",
+      R"(twofold work 1.303 payments '{"op": "get", "key": "customer/c-1"}' --data /var/tmp/shop)");
+  takes_transaction(works);
+  works->add_option("RM", options->rm, "The participant")->required();
+  works
+      ->add_option("WORK", options->work,
+                   "An operation as JSON, or an array of them, as in a submit line")
+      ->required();
+  works->callback([options, &status] { status = work(*options); });
+
+  auto* commits =
+      add("commit", "Commit the transaction", "twofold commit 1.303 --data /var/tmp/shop");
+  takes_transaction(commits);
+  commits->add_option("--works", options->works,
+                      "RM=N: how many works were answered there; with --data it is known");
+  commits->add_flag("--wait", options->wait, "Answer when every branch has finished");
+  commits->callback([options, &status] { status = finish(*options, true); });
+
+  auto* rolls_back =
+      add("rollback", "Roll the transaction back", "twofold rollback 1.303 --data /var/tmp/shop");
+  takes_transaction(rolls_back);
+  rolls_back->callback([options, &status] { status = finish(*options, false); });
+}
+
+}  // namespace twofold::cli
