@@ -61,6 +61,7 @@ class AsyncTransaction::Impl : public std::enable_shared_from_this<AsyncTransact
   boost::asio::io_context& io_;
   const std::string gtrid_;
   bool ended_ = false;
+  std::string broken_;  // the first work of which it is not known whether it was done, or why not
   std::map<std::string, Enlisted> branches_;
 };
 
@@ -83,7 +84,15 @@ void AsyncTransaction::begin(AsyncClient& client, boost::asio::io_context& io, B
   });
 }
 
-void AsyncTransaction::Impl::work(std::string rm, Work work, std::function<void(Worked)> done) {
+void AsyncTransaction::Impl::work(std::string rm, Work work,
+                                  std::function<void(Worked)> asked_for) {
+  const auto done = [self = shared_from_this(), rm,
+                     asked_for = std::move(asked_for)](Worked worked) {
+    if (!worked.ok() && !is_rollback(worked.code) && self->broken_.empty()) {
+      self->broken_ = rm + ": " + std::string(name(worked.code)) + " " + worked.text;
+    }
+    asked_for(std::move(worked));
+  };
   const auto fail = [&](Xa code, std::string text) {
     boost::asio::post(
         io_, [done, worked = failed(code, std::move(text))]() mutable { done(std::move(worked)); });
@@ -154,6 +163,16 @@ void AsyncTransaction::Impl::execute(const std::string& rm, Enlisted& branch, co
 void AsyncTransaction::Impl::finish(bool commit, bool wait_for_end,
                                     std::function<void(Outcome)> done) {
   ended_ = true;
+  if (commit && !broken_.empty()) {  // what was asked for has not all been done
+    commit = false;
+    done = [done = std::move(done), why = broken_](Outcome outcome) {
+      if (outcome.verdict == Verdict::aborted) {
+        outcome.reason = Reason::lost;
+        outcome.detail = "rolled back, since a work failed: " + why;
+      }
+      done(std::move(outcome));
+    };
+  }
   wire::Finish finish;
   finish.set_gtrid(gtrid_);
   finish.set_commit(commit);

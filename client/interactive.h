@@ -10,8 +10,9 @@
 // The coordinator starts a branch at a resource manager when the first work goes there; the work
 // itself goes straight to the resource manager, one round trip each (XA's xa_start with TMJOIN and
 // xa_end go along). Work that is refused, timed out or a deadlock's victim leaves a transaction
-// that can only be rolled back; commit() then tells why. So does work whose answer was lost: the
-// resource manager counts what it did, and what the client knows of must match (rule 10).
+// that can only be rolled back; commit() then tells why. So does work that could not be sent or
+// whose answer was lost: the resource manager counts what it did, and what the client knows of must
+// match (rule 10). commit() never commits less than what was asked for.
 //
 // One that is dropped without commit() or rollback() is rolled back, and one whose program vanishes
 // ends at its timeout: until then its locks stay.

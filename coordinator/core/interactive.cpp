@@ -18,21 +18,18 @@ void Coordinator::Impl::on(Begin& event) {
   reply(event.requester, outcome_of(txn, false));
 }
 
-// The live transaction that its client may still change. Otherwise null, and answered: with an
-// error, or as a question for the outcome, now or (`ask`) when there is one.
+// The live transaction that its client may still change. Otherwise null, and answered as a question
+// for the outcome: now, or (`ask`) when there is one. That is what a client gets that asks again
+// after a lost reply, also from a coordinator that has been started anew.
 Transaction* Coordinator::Impl::active_of(Requester requester, const std::string& gtrid,
                                           bool at_end, bool ask) {
   const auto parts = Gtrid::decode(gtrid);
   Transaction* txn = parts ? live(parts->txn_id()) : nullptr;
-  if (txn && txn->gtrid == gtrid && !txn->interactive) {
-    reject(requester, Reason::invalid,
-           "this transaction was submitted whole: its outcome may be asked for, and no more");
-    return nullptr;
-  }
   if (txn && txn->gtrid == gtrid && txn->phase == Phase::active) return txn;
   using When = OutcomeAsked::When;
   const When when = !ask ? When::now : at_end ? When::at_end : When::at_decision;
-  ask_gtrid({requester, gtrid, {}, when, {}});
+  OutcomeAsked question{requester, gtrid, {}, when, {}};
+  ask_gtrid(question);
   return nullptr;
 }
 
@@ -117,7 +114,7 @@ void Coordinator::Impl::on(RollbackRequested& event) {
                          (txn->phase == Phase::active || txn->phase == Phase::preparing ||
                           txn->phase == Phase::releasing);
   if (!undecided) {
-    txn = active_of(event.requester, event.gtrid, event.reply_at_end, true);
+    active_of(event.requester, event.gtrid, event.reply_at_end, true);  // answers
     return;
   }
   txn->waiters.push_back({event.requester, event.reply_at_end, false, std::nullopt});

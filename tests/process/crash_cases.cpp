@@ -73,6 +73,19 @@ std::vector<CrashCase> coordinator_cases() {
   cross_at_start(cases, c, "SendMark");
   cross_at_start(cases, c, "Tick");
   cross(cases, c, "transfer", "OutcomeAsked");
+  cross(cases, c, "interactive", "Begin");
+  cross(cases, c, "interactive", "Enlist", 3);
+  cross(cases, c, "interactive", "WorkDone");
+  cross(cases, c, "interactive", "Enlisted", 2);
+  cross(cases, c, "interactive", "CommitRequested");
+  cross(cases, c, "interactive", "Prepare", 3);
+  cross(cases, c, "interactive", "Persist", 2);
+  cross(cases, c, "interactive", "Reply", 2);  // begun, committed
+  cross(cases, c, "interactive_single", "Persist");
+  cross(cases, c, "interactive_single", "Commit");
+  cross(cases, c, "interactive_single", "Acknowledged");
+  cross(cases, c, "rolled_back", "RollbackRequested");
+  cross(cases, c, "rolled_back", "Rollback", 2);
   using Kind = Provocation::Kind;
   cross_provoked(cases, c, "transfer", "LinkDown", {Kind::kill, "payments", ""});
   cross_provoked(cases, c, "transfer", "Shutdown", {Kind::terminate, c, ""});
@@ -109,6 +122,14 @@ std::vector<CrashCase> resource_manager_cases() {
   cross(cases, "orders", "refused", "Answer", 2);
   cross(cases, rm, "in_turn", "Prepare");
   cross(cases, rm, "in_turn", "PersistPrepare");
+  cross(cases, rm, "interactive", "Start");
+  cross(cases, rm, "interactive", "Join");
+  cross(cases, rm, "interactive", "Execute");
+  cross(cases, rm, "interactive", "End");
+  cross(cases, rm, "interactive", "Prepare");
+  cross(cases, rm, "interactive_single", "Commit");
+  cross(cases, rm, "interactive_single", "PersistCommit");
+  cross(cases, rm, "rolled_back", "Rollback");
   cross_at_start(cases, rm, "SessionRequested");
   cross_at_start(cases, rm, "AcceptSession");
   cross_at_start(cases, rm, "Recover");
@@ -130,22 +151,42 @@ const std::vector<Story>& stories() {
         {"payments", {add("count", 1)}},
         {"dispatch", {add("count", 1)}}},
        true,
-       {}},
+       {},
+       false},
       {"mixed",
        {{"orders", {add("count", 1)}},
         {"kitchen", {get("count")}},
         {"payments", {add("count", 1)}}},
        true,
-       {}},
-      {"reading", {{"orders", {get("count")}}, {"payments", {get("count")}}}, true, {}},
-      {"single", {{"payments", {add("count", 1)}}}, true, {}},
-      {"refused", {{"orders", {add("count", 1)}}, {"payments", {take("nothing", 1)}}}, false, {}},
+       {},
+       false},
+      {"reading", {{"orders", {get("count")}}, {"payments", {get("count")}}}, true, {}, false},
+      {"single", {{"payments", {add("count", 1)}}}, true, {}, false},
+      {"refused",
+       {{"orders", {add("count", 1)}}, {"payments", {take("nothing", 1)}}},
+       false,
+       {},
+       false},
       {"in_turn",
        {{"orders", {add("count", 1)}},
         {"payments", {add("count", 1)}},
         {"dispatch", {add("count", 1)}}},
        true,
-       {"--no-early-prepare"}},
+       {"--no-early-prepare"},
+       false},
+      {"interactive",
+       {{"orders", {add("count", 1)}},
+        {"payments", {add("count", 1)}},
+        {"dispatch", {add("count", 1)}}},
+       true,
+       {},
+       true},
+      {"interactive_single", {{"payments", {add("count", 1)}}}, true, {}, true},
+      {"rolled_back",
+       {{"orders", {add("count", 1)}}, {"payments", {add("count", 1)}}},
+       false,
+       {},
+       true},
   };
   return all;
 }
@@ -176,6 +217,8 @@ const std::vector<NotCrossed>& not_crossed() {
       {"coordinator", "SpaceChanged", "the log has to be full: process_full_test"},
       {"coordinator", "Forget", "no store decides heuristically: coordinator_core_test"},
       {"coordinator", "Alarm", "nothing here is alarming: coordinator_core_test"},
+      {"coordinator", "WaitsReported", "transactions have to wait: process_interactive_test"},
+      {"payments", "ReportWaits", "transactions have to wait: process_interactive_test"},
       {"payments", "Refused", "the store has to be full: process_full_test"},
       {"payments", "SpaceChanged", "the store has to be full: process_full_test"},
       {"payments", "Tick", "a lock timeout: branch_core_test"},

@@ -13,8 +13,9 @@ namespace twofold::test {
 struct Story {
   std::string name;
   std::vector<client::Branch> branches;
-  bool commits = true;
+  bool commits = true;  // else it is refused, or rolled back by its client
   std::vector<std::string> coordinator_arguments;
+  bool interactive = false;  // its client begins it, works in each branch, and asks for its end
 };
 const std::vector<Story>& stories();
 const Story& story(const std::string& name);

@@ -10,6 +10,7 @@
 #include <set>
 #include <thread>
 
+#include "client/interactive.h"
 #include "coordinator/core/events.h"
 #include "resource_manager/core/events.h"
 #include "runtime/crash_point.h"
@@ -77,17 +78,41 @@ class CrashTest : public ClusterTest, public ::testing::WithParamInterface<Crash
     EXPECT_TRUE(started.has_value()) << started.error().message;
   }
 
-  // Submits the story's transaction one after the other until `back` and a few times more.
+  Outcome submit(client::Client& client, const Story& story) {
+    client::Transaction transaction;
+    transaction.branches = story.branches;
+    return client.submit(std::move(transaction)).outcome;
+  }
+
+  // Until it has an end that the story can have: a process that dies takes what is not decided
+  // along.
+  Outcome interact(client::Client& client, const Story& story) {
+    const auto give_up = std::chrono::steady_clock::now() + kReachMax;
+    for (;;) {
+      Outcome outcome;
+      if (auto begun = client.begin({std::chrono::seconds{5}, {}})) {
+        for (const client::Branch& branch : story.branches) begun->work(branch.rm, branch.work);
+        outcome = story.commits ? begun->commit() : begun->rollback();
+      } else {
+        outcome.detail = begun.error().message;
+      }
+      if (outcome.verdict == (story.commits ? Verdict::committed : Verdict::aborted))
+        return outcome;
+      if (std::chrono::steady_clock::now() > give_up) return outcome;
+      std::this_thread::sleep_for(std::chrono::milliseconds{5});  // nobody may be there
+    }
+  }
+
+  // Tells the story one time after the other until `back` and a few times more.
   Told tell(const Story& story, const std::atomic<bool>& back) {
     client::Client client(client_options());
     Told told;
     for (int remaining = kAfterRestart; remaining > 0;) {
       if (back) --remaining;
-      client::Transaction transaction;
-      transaction.branches = story.branches;
-      const Outcome outcome = client.submit(std::move(transaction)).outcome;
-      const bool fits =
-          story.commits ? outcome.verdict == Verdict::committed : outcome.reason == Reason::refused;
+      const Outcome outcome = story.interactive ? interact(client, story) : submit(client, story);
+      const bool fits = story.commits       ? outcome.verdict == Verdict::committed
+                        : story.interactive ? outcome.verdict == Verdict::aborted
+                                            : outcome.reason == Reason::refused;
       if (outcome.verdict == Verdict::committed) ++told.committed;
       ++heard_;
       heard_.notify_all();
