@@ -72,7 +72,18 @@ void ClusterTest::SetUp() {
 }
 
 void ClusterTest::TearDown() {
+  expect_no_sanitizer_reports();
   if (HasFailure()) tell_logs();
+}
+
+// A server that a sanitizer has found something in may well go on, or be killed by us.
+void ClusterTest::expect_no_sanitizer_reports() const {
+  for (const std::string& name : cluster_->names()) {
+    const std::string log = read_file(cluster_->log_file(name));
+    for (const char* report : {"Sanitizer:", "runtime error:"}) {
+      EXPECT_EQ(log.find(report), std::string::npos) << name << "'s log has \"" << report << "\"";
+    }
+  }
 }
 
 void ClusterTest::tell_logs() const {

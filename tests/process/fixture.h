@@ -56,6 +56,7 @@ class ClusterTest : public ::testing::Test {
   // Waits until nothing is live at the coordinator, nothing in doubt and no lock held anywhere;
   // fails the test with what is left when that takes longer than `patience`.
   void expect_quiet(std::chrono::seconds patience = std::chrono::seconds{30}) const;
+  void expect_no_sanitizer_reports() const;
   // Prints the processes' logs when the test has failed.
   void tell_logs() const;
 
