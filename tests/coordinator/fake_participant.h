@@ -66,6 +66,15 @@ class FakeParticipant {
       self.answer(request, std::move(frame));
     };
   }
+  // With it the branch has ended, one way or another.
+  static Act end_with(Xa code) {
+    return [code](FakeParticipant& self, const wire::Frame& request) {
+      const wire::Xid& xid =
+          request.has_commit() ? request.commit().xid() : request.rollback().xid();
+      if (request.has_commit() || request.has_rollback()) self.prepared.erase(key(xid));
+      FakeParticipant::code(code)(self, request);
+    };
+  }
   static Act refuse(Refusal refusal) {
     return [refusal](FakeParticipant& self, const wire::Frame& request) {
       wire::Frame frame;
@@ -213,8 +222,8 @@ class FakeParticipant {
         prepared.erase(key(request.rollback().xid()));
         frame.mutable_branch_answer();
         break;
-      case wire::Frame::kRelease:
-      case wire::Frame::kForget: frame.mutable_branch_answer(); break;
+      case wire::Frame::kForget: prepared.erase(key(request.forget().xid())); [[fallthrough]];
+      case wire::Frame::kRelease: frame.mutable_branch_answer(); break;
       case wire::Frame::kRecover: list(request.recover(), *frame.mutable_recover_answer()); break;
       case wire::Frame::kAskOutcome:
         frame.mutable_evidence()->set_kind(committed.count(key(request.ask_outcome().xid())) > 0
