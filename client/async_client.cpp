@@ -181,6 +181,7 @@ void AsyncClient::Impl::stop() {
   on_connection_ = nullptr;
   link_->stop();
   give_up_timer_.cancel();
+  participants_.stop();
   Told told;
   end_all({Fault::closed, "the client was ended before an answer came"}, told);
   for (auto& tell : told) tell();

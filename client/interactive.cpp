@@ -166,7 +166,7 @@ void AsyncTransaction::Impl::finish(bool commit, bool wait_for_end,
   if (commit && !broken_.empty()) {  // what was asked for has not all been done
     commit = false;
     done = [done = std::move(done), why = broken_](Outcome outcome) {
-      if (outcome.verdict == Verdict::aborted) {
+      if (outcome.verdict == Verdict::aborted && outcome.reason == Reason::rolled_back) {
         outcome.reason = Reason::lost;
         outcome.detail = "rolled back, since a work failed: " + why;
       }

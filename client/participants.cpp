@@ -44,10 +44,18 @@ Participant::Participant(boost::asio::io_context& io, std::string name, Address 
       client_(std::move(client)) {}
 
 Participant::~Participant() {
-  if (cancel_connect_) cancel_connect_();
-  if (!connection_) return;
-  connection_->replace_handlers({});
-  connection_->close(Error{Fault::closed, "the client ends"});
+  stop();
+}
+
+void Participant::stop() {
+  const Error why{Fault::closed, "the client was ended before an answer came"};
+  if (auto cancel = std::exchange(cancel_connect_, nullptr)) cancel();
+  if (auto connection = std::exchange(connection_, nullptr)) {
+    connection->replace_handlers({});
+    connection->close(why);
+  }
+  waiting_.clear();
+  for (auto& [request, done] : std::exchange(answers_, {})) done(why);
 }
 
 // Each work in a thread of control of its own, so that works of many threads of the application,
@@ -152,6 +160,10 @@ void Participant::lost(const Error& why) {
 Participants::Participants(boost::asio::io_context& io, ConnectionOptions options,
                            std::string client)
     : io_(io), options_(options), client_(std::move(client)) {}
+
+void Participants::stop() {
+  for (auto& [where, participant] : known_) participant->stop();
+}
 
 Participant& Participants::at(const std::string& name, const Address& address) {
   auto& participant = known_[{name, to_text(address)}];

@@ -23,6 +23,7 @@ class Participant : public std::enable_shared_from_this<Participant> {
 
   // Joins the branch, does the work and ends the part, in one round trip. `done` is called once,
   // from the event loop. A lost connection is XAER_RMFAIL: the work may have been done.
+  void stop();  // what is open is answered XAER_RMFAIL; nothing is sent any more
   void execute(const Xid& xid, const Work& work, std::function<void(Worked)> done);
 
  private:
@@ -48,6 +49,7 @@ class Participant : public std::enable_shared_from_this<Participant> {
 class Participants {
  public:
   Participants(boost::asio::io_context& io, ConnectionOptions options, std::string client);
+  void stop();
   // The one at this address, which must say that it is `name`.
   Participant& at(const std::string& name, const Address& address);
 

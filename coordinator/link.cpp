@@ -248,6 +248,7 @@ void Link::send(Start& effect) {
   start.set_work(std::move(effect.work));
   start.set_then(to_wire_then(effect.then));
   start.set_read_only_vote(effect.read_only_vote);
+  start.set_interactive(effect.interactive);
   start.set_age_ms(whole_ms(effect.age));
   // Only an acknowledgement repeats the xid.
   const Verb verb = verb_of(effect.then);

@@ -240,8 +240,12 @@ void Server::report(const ReportWaits& effect) {
     to_wire(edge.waiter, *wait.mutable_waiter());
     to_wire(edge.holder, *wait.mutable_holder());
   }
-  frame.mutable_waits();  // an empty report says that nobody waits any more
-  send(*peer, frame);
+  wire::Waits& waits = *frame.mutable_waits();  // an empty one says that nobody waits any more
+  // Too many for a frame: a part of them, which finds some of the circles.
+  while (!peer->connection->send(frame) && peer->connection->is_open() && waits.waits_size() > 0) {
+    waits.mutable_waits()->DeleteSubrange(waits.waits_size() / 2,
+                                          waits.waits_size() - waits.waits_size() / 2);
+  }
 }
 
 }  // namespace twofold::resource_manager

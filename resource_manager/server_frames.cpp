@@ -54,6 +54,10 @@ void Server::on_request(Peer& peer, wire::Frame& frame) {
                    " of Frame is none that a resource manager takes: a newer peer, or one that "
                    "meant a coordinator");
   }
+  if (is_client_verb(body) && peer.stage != Stage::client) {
+    return end(peer, wire::FAILURE_UNKNOWN_MESSAGE,
+               "clients join branches, over connections of their own; a coordinator starts them");
+  }
   if (is_branch_verb(body) && peer.stage != Stage::coordinator) {
     return end(peer, wire::FAILURE_UNKNOWN_MESSAGE,
                "branch verbs belong to a coordinator's session: submit to the coordinator instead");
@@ -192,6 +196,7 @@ void Server::on_start(const Requester& requester, wire::Start& start) {
   event.locks = std::move(plan.locks);
   event.invalid = std::move(plan.invalid);
   event.read_only_vote = start.read_only_vote();
+  event.interactive = start.interactive();
   event.remaining = std::chrono::milliseconds(start.remaining_ms());
   event.age =
       std::chrono::milliseconds(std::min<std::uint64_t>(start.age_ms(), 365ull * 24 * 3600 * 1000));

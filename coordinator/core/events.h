@@ -199,6 +199,7 @@ struct Start {
   bool read_only_vote = true;
   Duration remaining{0};
   Duration age{0};
+  bool interactive = false;
 };
 struct Prepare {  // answered by Voted
   RmId rm = 0;

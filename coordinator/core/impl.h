@@ -129,6 +129,7 @@ class Coordinator::Impl {
   std::vector<TxnId> holders_for(TxnId waiter) const;
   std::vector<TxnId> circle_of(TxnId waiter) const;
   bool undecided(TxnId id) const;
+  bool can_wait(TxnId id) const;
 
   // voting.cpp. Those marked * may end the transaction: it may be gone afterwards.
   void start_branches(Transaction& txn);

@@ -55,9 +55,15 @@ void Coordinator::Impl::start_branches(Transaction& txn) {
 void Coordinator::Impl::start_branch(Transaction& txn, Branch& branch, Then then) {
   branch.incarnation = rms_[branch.rm].incarnation;
   branch.state = then == Then::prepare ? BranchState::preparing : BranchState::started;
-  Start start{
-      branch.rm, key(txn, branch),         xid(txn, branch),    std::exchange(branch.payload, {}),
-      then,      options_.read_only_votes, txn.deadline - now_, txn.age + (now_ - txn.started)};
+  Start start{branch.rm,
+              key(txn, branch),
+              xid(txn, branch),
+              std::exchange(branch.payload, {}),
+              then,
+              options_.read_only_votes,
+              txn.deadline - now_,
+              txn.age + (now_ - txn.started),
+              txn.interactive};
   emit(std::move(start));
 }
 

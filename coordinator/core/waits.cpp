@@ -12,15 +12,20 @@ void Coordinator::Impl::on(WaitsReported& event) {
   ResourceManager& rm = rms_[event.rm];
   rm.waits.clear();
   for (const Wait& wait : event.waits) {
-    if (undecided(wait.waiter)) rm.waits.emplace(wait.waiter, wait.holder);
+    if (can_wait(wait.waiter)) rm.waits.emplace(wait.waiter, wait.holder);
   }
-  std::vector<TxnId> waiters;  // aborting changes the tables
-  for (const auto& [waiter, holder] : rm.waits) {
-    if (waiters.empty() || waiters.back() != waiter) waiters.push_back(waiter);
+  // Every circle has an interactive one among its waiters: those that were submitted whole entered
+  // all their queues at once, and in one order (rule 12).
+  std::set<TxnId> waiters;  // aborting changes the tables
+  for (const ResourceManager& one : rms_) {
+    for (const auto& [waiter, holder] : one.waits) {
+      if (undecided(waiter) && live(waiter)->interactive) waiters.insert(waiter);
+    }
   }
   for (const TxnId waiter : waiters) {
     while (undecided(waiter)) {
-      const std::vector<TxnId> circle = circle_of(waiter);
+      std::vector<TxnId> circle = circle_of(waiter);
+      std::erase_if(circle, [this](TxnId id) { return !undecided(id); });
       if (circle.empty()) break;
       // The youngest by the age of its request's first attempt, so that one that was a victim
       // before grows old and gets through.
@@ -47,8 +52,7 @@ bool Coordinator::Impl::undecided(TxnId id) const {
     case Phase::working:
     case Phase::preparing:
     case Phase::releasing: return true;
-    case Phase::intending:  // nothing was sent, or a one-phase commit, which holds nothing
-                            // elsewhere
+    case Phase::intending:
     case Phase::deciding:
     case Phase::refusing:
     case Phase::one_phase:
@@ -60,6 +64,13 @@ bool Coordinator::Impl::undecided(TxnId id) const {
   return false;
 }
 
+// A one-phase commit that brings its work may wait for locks as well, while it holds others; it
+// cannot be aborted.
+bool Coordinator::Impl::can_wait(TxnId id) const {
+  const Transaction* txn = live(id);
+  return txn && (txn->phase == Phase::one_phase || undecided(id));
+}
+
 std::vector<TxnId> Coordinator::Impl::holders_for(TxnId waiter) const {
   std::vector<TxnId> found;
   for (const ResourceManager& rm : rms_) {
@@ -69,7 +80,7 @@ std::vector<TxnId> Coordinator::Impl::holders_for(TxnId waiter) const {
   return found;
 }
 
-// Of undecided transactions only: a decided one lets go by itself.
+// Of those that may wait themselves: the others let go by themselves.
 std::vector<TxnId> Coordinator::Impl::circle_of(TxnId waiter) const {
   std::map<TxnId, TxnId> reached_from;
   std::vector<TxnId> todo{waiter};
@@ -82,7 +93,7 @@ std::vector<TxnId> Coordinator::Impl::circle_of(TxnId waiter) const {
         for (TxnId one = at; one != waiter; one = reached_from.at(one)) circle.push_back(one);
         return circle;
       }
-      if (undecided(next) && reached_from.emplace(next, at).second) todo.push_back(next);
+      if (can_wait(next) && reached_from.emplace(next, at).second) todo.push_back(next);
     }
   }
   return {};

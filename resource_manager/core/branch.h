@@ -25,9 +25,10 @@ struct Thread {
 
 // What clients asked of an interactive branch, done one after the other.
 struct Item {
+  enum class Kind : std::uint8_t { join, resume, work, end } kind = Kind::work;
   Requester requester;
   Thread thread;
-  std::optional<End::Flag> end;  // else it is work
+  End::Flag flag = End::Flag::success;
   std::string work;
   std::vector<LockRequest> locks;
   std::vector<Refusal> invalid;

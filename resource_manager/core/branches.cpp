@@ -187,7 +187,7 @@ Branch& Branches::Impl::create(Node& node, Start& start) {
   branch.work = std::move(start.work);
   branch.locks = std::move(start.locks);
   branch.asked = start.requester;
-  branch.interactive = branch.work.empty() && start.then == Then::nothing;
+  branch.interactive = start.interactive;
   branch.started = now_;
   branch.born = now_ - start.age;
   branch.deadline = now_ + start.remaining;
@@ -486,8 +486,8 @@ void Branches::Impl::end(Branch& branch) {
 // and a branch that was granted its locks and ended in one step does not run.
 void Branches::Impl::run_ready() {
   for (const BranchId id : ready_) {
-    Branch* branch = find(id);  // not if it ended, or waits no more, since this very step
-    if (branch && branch->state == BranchState::waiting) run(*branch);
+    Branch* branch = find(id);  // not if it has ended in this very step, or waits for more by now
+    if (branch && branch->state == BranchState::waiting && !locks_.waiting(id)) run(*branch);
   }
   ready_.clear();
 }

@@ -18,6 +18,7 @@ struct Options {
   std::uint64_t incarnation = 0;                     // random, of this process
   std::size_t branches_max = 100'000;                // beyond: a Start is answered XA_RBTRANSIENT
   std::size_t locks_max = 10'000;                    // of one branch
+  std::size_t items_max = 1'000;                     // that clients have asked of a branch, waiting
   Duration lock_timeout = std::chrono::seconds{10};  // a wait for locks; jittered down by up to a
                                                      // quarter, by a hash of the xid (rule 12)
   Duration fence = std::chrono::seconds{2};          // fence_ms (rule 15)

@@ -83,10 +83,14 @@ class Branches::Impl {
   std::string describe_wait(const Branch& branch) const;
 
   // ---- what clients do in an interactive branch (threads.cpp) ----------------------------------
+  void take(const Xid& xid, Item item);
   Branch* client_target(const Requester& requester, const Xid& xid);
   void next_item(Branch& branch);
+  void carry_out(Branch& branch, Item& item);
+  void join(Branch& branch, const Item& item);
   void begin_work(Branch& branch, Item& item);
   void end_part(Branch& branch, const Item& item);
+  std::size_t more_locks(const Branch& branch, const std::vector<LockRequest>& locks) const;
   void work_done(Branch& branch);
   void drop_items(Branch& branch, Xa code, const std::string& text);
   void leave_threads(Branch& branch);
@@ -126,6 +130,7 @@ class Branches::Impl {
                 std::uint64_t incarnation, std::uint64_t work_items);
 
   void answer(const Requester& requester, Xa code, std::string text = {});
+  void answer_no(const Requester& requester, const Branch& branch);
   void wrong_state(const Requester& requester, std::string_view verb, const Branch& branch);
   void refuse_start(const Start& start, Xa code, std::string text);
   // Answers whoever waits for the branch's work or vote; takes the results along if code is not a

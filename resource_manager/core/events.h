@@ -87,6 +87,7 @@ struct Start {
   bool read_only_vote = true;
   Duration remaining{0};
   Duration age{0};
+  bool interactive = false;  // clients bring its work, and it has none of its own
 };
 struct Prepare {
   Requester requester;

@@ -33,93 +33,107 @@ Branch* Branches::Impl::client_target(const Requester& requester, const Xid& xid
 }
 
 void Branches::Impl::on(Join event) {
-  Branch* branch = client_target(event.requester, event.xid);
-  if (!branch) return;
-  const Thread thread{event.requester.connection, event.thread};
-  switch (branch->state) {
-    case BranchState::rollback_only:
-      return answer(event.requester, Xa::rbrollback, std::string{kRollbackOnly});
-    case BranchState::waiting:
-    case BranchState::running:
-    case BranchState::active: break;
-    case BranchState::read_only:
-    case BranchState::preparing:
-    case BranchState::prepared:
-    case BranchState::committing:
-    case BranchState::rolling_back: return wrong_state(event.requester, "join", *branch);
-  }
-  if (threads_.contains(thread)) {
-    return answer(event.requester, Xa::er_proto,
-                  "this thread has joined a branch here already: end or suspend its part first");
-  }
-  if (event.resume != branch->suspended.contains(thread)) {
-    return answer(event.requester, Xa::er_proto,
-                  event.resume ? "this thread has not suspended its part of the branch"
-                               : "this thread has suspended its part: resume it");
-  }
-  branch->suspended.erase(thread);
-  branch->joined.insert(thread);
-  threads_.emplace(thread, branch->id);
-  branch->clients.insert(thread.connection);
-  clients_[thread.connection].insert(branch->id);
-  answer(event.requester, Xa::ok);
+  Item item;
+  item.kind = event.resume ? Item::Kind::resume : Item::Kind::join;
+  item.requester = event.requester;
+  item.thread = {event.requester.connection, event.thread};
+  take(event.xid, std::move(item));
 }
 
 void Branches::Impl::on(Execute event) {
-  Branch* branch = client_target(event.requester, event.xid);
-  if (!branch) return;
-  const Thread thread{event.requester.connection, event.thread};
-  if (!branch->joined.contains(thread)) {
-    return answer(event.requester, Xa::er_proto, "this thread has not joined the branch");
-  }
-  switch (branch->state) {
-    case BranchState::rollback_only:
-      return answer(event.requester, Xa::rbrollback, std::string{kRollbackOnly});
-    case BranchState::waiting:
-    case BranchState::running:
-    case BranchState::active:
-      branch->items.push_back({event.requester, thread, std::nullopt, std::move(event.work),
-                               std::move(event.locks), std::move(event.invalid)});
-      return next_item(*branch);
-    case BranchState::read_only:
-    case BranchState::preparing:
-    case BranchState::prepared:
-    case BranchState::committing:
-    case BranchState::rolling_back: return wrong_state(event.requester, "work", *branch);
-  }
+  Item item;
+  item.requester = event.requester;
+  item.thread = {event.requester.connection, event.thread};
+  item.work = std::move(event.work);
+  item.locks = std::move(event.locks);
+  item.invalid = std::move(event.invalid);
+  take(event.xid, std::move(item));
 }
 
 void Branches::Impl::on(End event) {
-  Branch* branch = client_target(event.requester, event.xid);
-  if (!branch) return;
-  const Thread thread{event.requester.connection, event.thread};
-  const bool joined = branch->joined.contains(thread);
-  if (!joined && (event.flag == End::Flag::suspend || !branch->suspended.contains(thread))) {
-    return answer(event.requester, Xa::er_proto, "this thread has not joined the branch");
-  }
-  Item item{event.requester, thread, event.flag, {}, {}, {}};
-  if (branch->state == BranchState::waiting || branch->state == BranchState::running) {
-    branch->items.push_back(std::move(item));  // behind the work that came before
-  } else {
-    end_part(*branch, item);
-  }
+  Item item;
+  item.kind = Item::Kind::end;
+  item.requester = event.requester;
+  item.thread = {event.requester.connection, event.thread};
+  item.flag = event.flag;
+  take(event.xid, std::move(item));
 }
 
 // ---- one after the other ------------------------------------------------------------------------
 
-// Unless one is under way. An end of a part is done at once; work goes on until its Ran.
+// What comes while work is under way is looked at when that is done.
+void Branches::Impl::take(const Xid& xid, Item item) {
+  Branch* branch = client_target(item.requester, xid);
+  if (!branch) return;
+  if (branch->state != BranchState::waiting && branch->state != BranchState::running) {
+    return carry_out(*branch, item);
+  }
+  if (branch->items.size() >= options_.items_max) {
+    return answer(item.requester, Xa::retry,
+                  std::to_string(options_.items_max) +
+                      " requests wait for this branch already: send fewer at once");
+  }
+  branch->clients.insert(item.thread.connection);
+  clients_[item.thread.connection].insert(branch->id);
+  branch->items.push_back(std::move(item));
+}
+
+// Unless work is under way.
 void Branches::Impl::next_item(Branch& branch) {
   while (branch.state == BranchState::active && !branch.items.empty()) {
     Item item = std::move(branch.items.front());
     branch.items.pop_front();
-    if (!item.end) return begin_work(branch, item);
-    end_part(branch, item);
+    carry_out(branch, item);
   }
 }
 
+void Branches::Impl::carry_out(Branch& branch, Item& item) {
+  switch (branch.state) {
+    case BranchState::active: break;
+    case BranchState::rollback_only:
+    case BranchState::rolling_back:
+      if (item.kind == Item::Kind::end) return end_part(branch, item);
+      return answer(item.requester, Xa::rbrollback, std::string{kRollbackOnly});
+    case BranchState::waiting:
+    case BranchState::running:
+    case BranchState::read_only:
+    case BranchState::preparing:
+    case BranchState::prepared:
+    case BranchState::committing: return wrong_state(item.requester, "a client's verb", branch);
+  }
+  switch (item.kind) {
+    case Item::Kind::join:
+    case Item::Kind::resume: return join(branch, item);
+    case Item::Kind::work: return begin_work(branch, item);
+    case Item::Kind::end: return end_part(branch, item);
+  }
+}
+
+void Branches::Impl::join(Branch& branch, const Item& item) {
+  const bool resume = item.kind == Item::Kind::resume;
+  if (threads_.contains(item.thread)) {
+    return answer(item.requester, Xa::er_proto,
+                  "this thread has joined a branch here already: end or suspend its part first");
+  }
+  if (resume != branch.suspended.contains(item.thread)) {
+    return answer(item.requester, Xa::er_proto,
+                  resume ? "this thread has not suspended its part of the branch"
+                         : "this thread has suspended its part: resume it");
+  }
+  branch.suspended.erase(item.thread);
+  branch.joined.insert(item.thread);
+  threads_.emplace(item.thread, branch.id);
+  branch.clients.insert(item.thread.connection);
+  clients_[item.thread.connection].insert(branch.id);
+  answer(item.requester, Xa::ok);
+}
+
 void Branches::Impl::begin_work(Branch& branch, Item& item) {
+  if (!branch.joined.contains(item.thread)) {
+    return answer(item.requester, Xa::er_proto, "this thread has not joined the branch");
+  }
   branch.asked = item.requester;
-  const std::size_t locks = locks_.locks_of(branch.id).size() + item.locks.size();
+  const std::size_t locks = more_locks(branch, item.locks);
   if (locks > options_.locks_max) item.invalid.push_back(too_many_locks(locks));
   if (!item.invalid.empty()) {
     Ran ran{branch.id, Xa::rbintegrity, {}, std::move(item.invalid), {}, false};
@@ -130,32 +144,45 @@ void Branches::Impl::begin_work(Branch& branch, Item& item) {
   if (acquire(branch)) run(branch);
 }
 
+// How many it will have with these.
+std::size_t Branches::Impl::more_locks(const Branch& branch,
+                                       const std::vector<LockRequest>& locks) const {
+  const std::vector<LockRequest> held = locks_.locks_of(branch.id);
+  if (held.size() + locks.size() <= options_.locks_max) return held.size() + locks.size();
+  std::set<std::string_view> keys;
+  for (const LockRequest& lock : held) keys.insert(lock.key);
+  for (const LockRequest& lock : locks) keys.insert(lock.key);
+  return keys.size();
+}
+
 void Branches::Impl::work_done(Branch& branch) {
   if (branch.interactive) next_item(branch);
 }
 
 // C193, xa_end: the thread's part is over whatever the answer.
 void Branches::Impl::end_part(Branch& branch, const Item& item) {
-  branch.suspended.erase(item.thread);
-  if (branch.joined.erase(item.thread) > 0) threads_.erase(item.thread);
-  if (branch.state == BranchState::rollback_only) {
+  const bool joined = branch.joined.erase(item.thread) > 0;
+  if (joined) threads_.erase(item.thread);
+  const bool suspended = item.flag != End::Flag::suspend && branch.suspended.erase(item.thread) > 0;
+  if (!joined && !suspended) {
+    return answer(item.requester, Xa::er_proto, "this thread has not joined the branch");
+  }
+  if (branch.state != BranchState::active) {
     return answer(item.requester, Xa::rbrollback, std::string{kRollbackOnly});
   }
-  if (*item.end == End::Flag::suspend) branch.suspended.insert(item.thread);
-  if (*item.end == End::Flag::fail && branch.state == BranchState::active) {
-    clear_alarm(branch);
-    branch.no = No{Xa::rbrollback, "a client ended its part of the branch as failed", {}};
-    set_state(branch, BranchState::rollback_only);  // its locks stay until Rollback (rule 11)
-    answer(item.requester, Xa::ok);
-    return drop_items(branch, Xa::rbrollback, branch.no->text);
-  }
+  if (item.flag == End::Flag::suspend) branch.suspended.insert(item.thread);
   answer(item.requester, Xa::ok);
+  if (item.flag != End::Flag::fail) return;
+  clear_alarm(branch);
+  branch.no = No{Xa::rbrollback, "a client ended its part of the branch as failed", {}};
+  set_state(branch, BranchState::rollback_only);  // its locks stay until Rollback (rule 11)
+  drop_items(branch, Xa::rbrollback, branch.no->text);
 }
 
 // Nothing more is done in this branch.
 void Branches::Impl::drop_items(Branch& branch, Xa code, const std::string& text) {
   for (const Item& item : std::exchange(branch.items, {})) {
-    if (item.end) {
+    if (item.kind == Item::Kind::end) {
       branch.suspended.erase(item.thread);
       if (branch.joined.erase(item.thread) > 0) threads_.erase(item.thread);
     }

@@ -88,6 +88,10 @@ bool Branches::Impl::may_start(Node& node, Start& start) {
                                       " ended long ago: below the low-water mark " +
                                       to_text(own.low_water));
   }
+  if (start.interactive && (start.then != Then::nothing || !start.work.empty())) {
+    return refuse(Xa::er_inval,
+                  "an interactive branch is started without work, and not to its vote");
+  }
   if (find(start.xid)) return refuse(Xa::er_dupid, "this branch has been started already");
   if (by_id_.size() >= options_.branches_max) {
     return refuse(Xa::rbtransient, "this resource manager has " +
@@ -135,13 +139,7 @@ void Branches::Impl::on(Prepare event) {
       branch.read_only_vote = event.read_only_vote;
       return vote(branch);
     case BranchState::rollback_only:
-      if (branch.no) {
-        const No& no = *branch.no;
-        return emit(Answer{event.requester, no.code, {}, no.refusals, no.text, false});
-      }
-      [[fallthrough]];
-    case BranchState::rolling_back:
-      return answer(event.requester, Xa::rbrollback, "the branch can only be rolled back");
+    case BranchState::rolling_back: return answer_no(event.requester, branch);
     case BranchState::waiting:
     case BranchState::running:
     case BranchState::read_only:
@@ -202,10 +200,14 @@ void Branches::Impl::on(Commit event) {
       branch.then = Then::commit_one_phase;
       return commit_one_phase(branch);
     case BranchState::committing: return branch.closing.push_back(event.requester);
+    case BranchState::rollback_only:
+      if (!event.one_phase) return wrong_state(event.requester, "commit", branch);
+      answer_no(event.requester, branch);  // and that is its end (XA C193, xa_commit)
+      ++counts_.rolled_back;
+      return discard(branch);
     case BranchState::waiting:
     case BranchState::running:
     case BranchState::read_only:
-    case BranchState::rollback_only:
     case BranchState::preparing:
     case BranchState::rolling_back: return wrong_state(event.requester, "commit", branch);
   }
@@ -265,6 +267,12 @@ void Branches::Impl::wrong_state(const Requester& requester, std::string_view ve
                                  const Branch& branch) {
   answer(requester, Xa::er_proto,
          std::string{verb} + " does not fit: the branch is " + std::string{name(branch.state)});
+}
+
+// Why it can only be rolled back, as far as it has not been told before.
+void Branches::Impl::answer_no(const Requester& requester, const Branch& branch) {
+  if (!branch.no) return answer(requester, Xa::rbrollback, "the branch can only be rolled back");
+  emit(Answer{requester, branch.no->code, {}, branch.no->refusals, branch.no->text, false});
 }
 
 void Branches::Impl::answer_asked(Branch& branch, Xa code, std::string text, bool no_room,

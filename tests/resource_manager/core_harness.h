@@ -117,6 +117,7 @@ class Core {
   Start enlist(const Xid& xid) {
     Start event = start(xid, {}, Then::nothing);
     event.work.clear();
+    event.interactive = true;
     return event;
   }
   Requester ask_as_client(ConnectionId client = kClient) { return {client, ++request}; }

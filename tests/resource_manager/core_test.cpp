@@ -241,6 +241,7 @@ TEST(BranchCore, PrepareChecksIncarnationAndWorkItems) {
   }
   Start empty = core.start(kOne, {}, Then::nothing);
   empty.work.clear();
+  empty.interactive = true;
   core.step(std::move(empty));
   Prepare prepare = core.prepare(kOne);
   prepare.work_items = 0;

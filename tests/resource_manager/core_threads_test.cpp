@@ -108,6 +108,80 @@ TEST(Interactive, AThreadHasOneBranchAtATime) {
   EXPECT_EQ(summary(core.step(resume)), "XA_OK");
 }
 
+// A Join may be sent behind the End that it needs, too; what is out of order when its turn comes is
+// refused then.
+TEST(Interactive, EachIsLookedAtInItsTurn) {
+  Core core;
+  core.open();
+  const BranchId branch = enlisted(core, kShared);
+  join(core, kShared, 50);
+  core.step(core.execute(kShared, write_locks({"a"})));
+  core.step(core.end(kShared, End::Flag::suspend));
+  core.step(core.execute(kShared, write_locks({"b"})));  // by a thread that is not there by then
+  Join resume = core.join(kShared);
+  resume.resume = true;
+  core.step(resume);
+  core.step(core.execute(kShared, write_locks({"c"})));
+  core.step(core.end(kShared));
+  core.step(core.end(kShared));
+  EXPECT_EQ(summary(core.step(core.ran(branch))), "XA_OK, XA_OK, XAER_PROTO, XA_OK, Run");
+  EXPECT_EQ(summary(core.step(core.ran(branch))), "XA_OK, XA_OK, XAER_PROTO");
+  EXPECT_EQ(core.branches.locks().locks_of(branch), write_locks({"a", "c"}));
+  EXPECT_EQ(summary(core.step(Prepare{core.ask(), kShared, kIncarnation, 2, true})),
+            "PersistPrepare");
+}
+
+TEST(Interactive, TooManyRequestsAtOnceAreTurnedDown) {
+  Options options = Core::default_options();
+  options.items_max = 2;
+  Core core(options);
+  core.open();
+  enlisted(core, kShared);
+  join(core, kShared, 50);
+  core.step(core.execute(kShared, {}));  // under way
+  EXPECT_EQ(summary(core.step(core.execute(kShared, {}))), "");
+  EXPECT_EQ(summary(core.step(core.execute(kShared, {}))), "");
+  EXPECT_EQ(summary(core.step(core.execute(kShared, {}))), "XA_RETRY");
+}
+
+// C193, xa_commit with TMONEPHASE: the branch has been rolled back, and why.
+TEST(Interactive, OneThatCanOnlyBeRolledBackSaysWhyInOnePhase) {
+  Core core;
+  core.open();
+  const BranchId branch = enlisted(core, kShared);
+  join(core, kShared, 50);
+  core.step(core.execute(kShared, write_locks({"a"})));
+  core.step(core.failed(branch));
+  core.step(core.end(kShared));
+  EXPECT_EQ(summary(core.step(core.commit(kShared, true))), "XA_RBINTEGRITY, Discard");
+  EXPECT_EQ(core.last<Answer>().refusals.size(), 1u);
+  core.expect_empty();
+}
+
+// The step that grants a lock may be the one in which its asker is cancelled, and the next work of
+// the branch waits for something else.
+TEST(Interactive, RunsOnlyWithTheLocksOfItsOwnWork) {
+  Core core;
+  core.open();
+  core.run(make_xid(8), read_locks({"k"}));
+  core.run(make_xid(9), write_locks({"m"}));
+  const BranchId first = enlisted(core, kShared, seconds{1}), second = enlisted(core, kOther);
+  join(core, kShared, 50);
+  core.step(Join{core.ask_as_client(50), kOther, 8, false});
+  join(core, kOther, 51);
+  core.step(work(core, kShared, write_locks({"k"}), 50));  // waits
+  core.step(
+      Execute{core.ask_as_client(50), kOther, 8, "work", read_locks({"k"}), {}});  // behind it
+  core.step(work(core, kOther, write_locks({"m"}), 51));                           // in its turn
+  EXPECT_EQ(core.state(first), BranchState::waiting);
+  EXPECT_EQ(summary(core.step(ConnectionClosed{50})), "");  // k is granted, and m waited for
+  EXPECT_EQ(core.state(second), BranchState::waiting);
+  EXPECT_TRUE(core.branches.locks().waiting(second));
+  core.step(core.rollback(make_xid(9)));
+  core.step(core.ran(2));
+  EXPECT_EQ(core.last<RunWork>().branch, second);
+}
+
 // Rule 10: its waiting verbs are cancelled, and nothing else.
 TEST(Interactive, ALostConnectionCancelsItsWaitingWorkOnly) {
   Core core;

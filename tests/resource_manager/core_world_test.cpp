@@ -350,6 +350,7 @@ class World {
     event.remaining = Duration{static_cast<std::int64_t>(random_() % 100'000)};
     if (event.then == Then::nothing && chance(80)) {  // to be joined
       one.interactive.push_back(xid);
+      event.interactive = true;
       return step(std::move(event));
     }
     event.work = "work";
