@@ -32,6 +32,7 @@ struct SystemOptions {
   std::string configuration;
   std::string name;
   std::string crash_at;
+  bool restored = false;
   std::int64_t base_port = 0;
   bool json = false;
 };
@@ -224,6 +225,7 @@ int start_one(const SystemOptions& options) {
   if (!cluster) return fail(cluster.error());
   lab::StartOptions start;
   if (!options.crash_at.empty()) start.arguments = {"--crash-at", options.crash_at};
+  if (options.restored) start.arguments.push_back("--restored");
   if (auto done = cluster->start(options.name, start); !done) return fail(done.error());
   auto state = cluster->state();
   if (!state) return fail(state.error());
@@ -292,6 +294,8 @@ void add_system(CLI::App& app, int& status) {
       ->add_option("--crash-at", options->crash_at,
                    "Let it kill itself at this point: before|after:<Event or Effect>[@rm][#n]")
       ->type_name("POINT");
+  start_command->add_flag("--restored", options->restored,
+                          "The coordinator, on a log that is an older copy: see docs/backup.md");
 }
 
 }  // namespace twofold::cli

@@ -90,6 +90,9 @@ class Parser {
     app_.add_option("--log-level", result_.log_level, "trace, debug, info, warn, error or off");
     app_.add_flag("--rebuild", result_.rebuild,
                   "for once: this is a new log for a node that resource managers already know");
+    app_.add_flag("--restored", result_.restored,
+                  "for once: the log is a backup or another older copy of itself, and the newest "
+                  "there is; docs/backup.md says what is done and what is lost");
   }
 
   ParsedCommandLine parse(int argc, const char* const* argv) {

@@ -15,6 +15,7 @@ struct CommandLine {
   std::string crash_at;         // empty: none
   std::string log_level = "info";
   bool rebuild = false;
+  bool restored = false;
   bool list_crash_points = false;
 };
 

@@ -3,6 +3,7 @@
 
 #include <boost/asio/io_context.hpp>
 #include <chrono>
+#include <string>
 
 #include "coordinator/core/coordinator.h"
 #include "protocol/time.h"
@@ -27,6 +28,9 @@ class Driver {
   // The newest TxnId issued, for handshakes and heartbeats (rule 7).
   virtual TxnId newest() const = 0;
   virtual void add_stats(wire::StatsAnswer& stats) = 0;
+  // Rule 2: a resource manager knows an epoch that this log did not record. Nothing more is decided
+  // with it.
+  virtual void outdated(const std::string& rm, const std::string& text) = 0;
 
  protected:
   ~Driver() = default;

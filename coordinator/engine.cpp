@@ -29,6 +29,8 @@ namespace {
 constexpr double kUsedMax = 0.80;
 constexpr double kUsedAgain = 0.75;
 
+constexpr int kEarlierMax = static_cast<int>(kEarlierEpochsMax);
+
 std::chrono::milliseconds ms(std::uint64_t value) {
   return std::chrono::milliseconds{static_cast<std::int64_t>(value)};
 }
@@ -72,6 +74,12 @@ wire::Hello hello_of(const EngineOptions& options, const Epoch& epoch) {
   hello.set_epoch(epoch.current.number);
   hello.set_nonce(epoch.current.nonce);
   hello.set_rebuild(options.rebuild);
+  std::uint64_t before = epoch.current.number;
+  for (auto known = epoch.earlier.rbegin(); known != epoch.earlier.rend(); ++known) {
+    if (known->number != --before || hello.earlier_size() == kEarlierMax) break;
+    hello.add_earlier(known->nonce);
+  }
+  for (const FormerLog& log : epoch.former) hello.add_former_logs(log.id.value);
   hello.set_heartbeat_ms(static_cast<std::uint32_t>(c.heartbeat_ms));
   hello.set_frame_bytes_max(static_cast<std::uint32_t>(c.frame_bytes_max));
   return hello;
@@ -96,6 +104,20 @@ Address address_of(const std::string& text, const std::string& whose) {
   return *address;
 }
 
+void tell_restored(const FormerLog& before) {
+  spdlog::warn(
+      "restored: the log has a new id, its former one was {:016x}. Commits that it recorded are "
+      "carried out; abort is presumed for epochs before {} only, later branches in doubt are "
+      "reported and left alone. Do not give --restored at the next start",
+      before.id.value, before.certain_below);
+}
+
+std::int64_t wall_us() {
+  return std::chrono::duration_cast<std::chrono::microseconds>(
+             std::chrono::system_clock::now().time_since_epoch())
+      .count();
+}
+
 Epoch open_epoch(const EngineOptions& options, DecisionStore& store) {
   const LogInfo info = store.info();
   const CoordinatorConfiguration& c = options.configuration.coordinator;
@@ -105,6 +127,7 @@ Epoch open_epoch(const EngineOptions& options, DecisionStore& store) {
                              "\": set node to \"" + info.node + "\", or name the log of \"" +
                              c.node + "\"");
   }
+  if (options.restored) tell_restored(store.restore().value());
   return store.open_epoch().value();
 }
 
@@ -140,9 +163,10 @@ class Engine::Impl final : public Driver {
   const Coordinator& settled_core() override;
   TxnId newest() const override { return core_.newest(); }
   void add_stats(wire::StatsAnswer& stats) override;
+  void outdated(const std::string& rm, const std::string& text) override;
 
   Address address() const { return clients_.address(); }
-  void run();
+  Result<void> run();
   void shutdown();
   void stop() { io_.stop(); }
 
@@ -154,6 +178,7 @@ class Engine::Impl final : public Driver {
   void turn();
   void step_all();
   void step(Event event, Time now);
+  void note_served();
   void carry_out(Effect& effect);
   void perform(Persist& effect);
   void perform(Reply& effect) { clients_.reply(effect); }
@@ -183,6 +208,9 @@ class Engine::Impl final : public Driver {
 
   EngineOptions options_;
   std::unique_ptr<DecisionStore> store_;
+  std::uint64_t served_before_;  // the newest epoch before this one in which a session was accepted
+  bool served_ = false;          // this one
+  std::optional<Error> outdated_;
   boost::asio::io_context io_{1};
   Epoch epoch_;
   Coordinator core_;
@@ -217,6 +245,7 @@ class Engine::Impl final : public Driver {
 Engine::Impl::Impl(EngineOptions options, std::unique_ptr<DecisionStore> store)
     : options_(std::move(options)),
       store_(std::move(store)),
+      served_before_(store_->info().served),
       epoch_(open_epoch(options_, *store_)),
       core_(core_options(options_.configuration), epoch_, store_->replay().value(),
             monotonic_now()),
@@ -261,7 +290,7 @@ GroupCommitOptions Engine::Impl::group_commit_options() const {
   return options;
 }
 
-void Engine::Impl::run() {
+Result<void> Engine::Impl::run() {
   judge_space(store_->info().used_fraction, false);
   for (auto& link : links_) link->connect();
   arm_timer();
@@ -272,6 +301,26 @@ void Engine::Impl::run() {
     spdlog::shutdown();
     std::_Exit(EXIT_FAILURE);
   }
+  if (!outdated_) return {};
+  group_commit_.drain();
+  return *outdated_;
+}
+
+// As a crash for everybody else: whatever this log says is not the newest, so nothing that it lacks
+// may be presumed. The mark keeps the next start from trying with yet another epoch.
+void Engine::Impl::outdated(const std::string& rm, const std::string& text) {
+  if (outdated_) return;
+  const std::string log = options_.configuration.coordinator.log.string();
+  outdated_ = Error{Fault::outdated,
+                    "the log " + log + " is not the newest copy of itself: resource manager " + rm +
+                        " says: " + text +
+                        ". Start the coordinator on the newest copy. If this is "
+                        "the newest that is left, start it once with --restored (docs/backup.md "
+                        "says what that means)"};
+  spdlog::critical("ALARM {}", outdated_->message);
+  writes_.push_back({0, mutations(BackupMark{wall_us(), served_before_, rm}), Urgency::now, true});
+  submit_writes();
+  io_.stop();
 }
 
 void Engine::Impl::shutdown() {
@@ -335,7 +384,14 @@ void Engine::Impl::turn() {
   arm_timer();
 }
 
+// Unforced: it is in the log before whatever this epoch decides, and that is all it must be.
+void Engine::Impl::note_served() {
+  if (std::exchange(served_, true)) return;
+  writes_.push_back({0, mutations(ServedEpoch{epoch_.current.number}), Urgency::lazy, true});
+}
+
 void Engine::Impl::step(Event event, Time now) {
+  if (std::holds_alternative<LinkUp>(event)) note_served();
   const auto* down = std::get_if<LinkDown>(&event);
   const std::optional<RmId> lost = down ? std::optional(down->rm) : std::nullopt;
   if (options_.crash_point.armed()) {
@@ -486,8 +542,8 @@ boost::asio::io_context& Engine::io() {
 Address Engine::address() const {
   return impl_->address();
 }
-void Engine::run() {
-  impl_->run();
+Result<void> Engine::run() {
+  return impl_->run();
 }
 void Engine::shutdown() {
   impl_->shutdown();

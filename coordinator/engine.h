@@ -25,14 +25,15 @@ namespace twofold::coordinator {
 struct EngineOptions {
   Configuration configuration;  // the coordinator's part, and the names and addresses of the rest
   CrashPoint crash_point;
-  bool rebuild = false;  // the operator confirmed a new log for a known node (rule 2)
+  bool rebuild = false;   // the operator confirmed a new log for a known node (rule 2)
+  bool restored = false;  // the operator says that the log is an older copy of itself (rule 2)
 };
 
 class Engine {
  public:
   // Opens a new epoch (rule 1), replays the log and listens; links connect once run() is called.
   // Throws std::runtime_error, whose text says what to do, when the log belongs to another node,
-  // does not replay, or an address cannot be used.
+  // does not replay or is marked as a backup (unless `restored`), or an address cannot be used.
   Engine(EngineOptions options, std::unique_ptr<DecisionStore> store);
   ~Engine();  // what has been handed to the log is written first
 
@@ -42,7 +43,11 @@ class Engine {
   // Serves until a shutdown is complete or stop() is called. An exception that reaches the event
   // loop is logged and ends the process: a coordinator that has lost an event must not go on
   // deciding.
-  void run();
+  //
+  // outdated: a resource manager knows an epoch that this log did not record (rule 2). The log is
+  // marked as an older copy, nothing more was decided, nobody has been told anything. The message
+  // says what to do.
+  Result<void> run();
 
   // Rule 25: aborts what can still be aborted, serves answers until all that is under way has ended
   // and the log is drained, for shutdown_grace_ms at most, then tells the rest unknown; run()

@@ -112,7 +112,7 @@ void Link::greeted(Greeted result) {
   auto& [connection, welcome] = *result;
   if (std::string fault = unacceptable(welcome); !fault.empty()) {
     connection->close({Fault::invalid, fault});
-    return refused(fault, false);
+    return refused(fault);
   }
   up(std::move(connection), welcome);
 }
@@ -177,11 +177,12 @@ bool Link::is_news(const std::string& text) {
 
 void Link::unreachable(const Error& why) {
   switch (why.fault) {  // as protocol/convert.h gives codes their faults
-    case Fault::exists: return refused(why.message, true);
+    case Fault::outdated: return driver_.outdated(options_.name, why.message);
+    case Fault::exists:  // another session of ours was newer: the next one is newer still
     case Fault::invalid:
     case Fault::not_found:
     case Fault::damaged:
-    case Fault::unsupported: return refused(why.message, false);
+    case Fault::unsupported: return refused(why.message);
     case Fault::busy:
     case Fault::full:
     case Fault::io:
@@ -196,22 +197,11 @@ void Link::unreachable(const Error& why) {
   connect_after(backoff_.next());
 }
 
-// Rule 2. Our own counters only rise, so a session that is stale is so for its epoch: the resource
-// manager has seen a later start of this log than the log itself knows.
-void Link::refused(const std::string& text, bool restored) {
+void Link::refused(const std::string& text) {
   state_ = "refused: " + text;
   if (is_news(text)) {
-    if (restored) {
-      spdlog::critical(
-          "ALARM {}: refuses this coordinator: {}. This log is older than what {} has seen: it was "
-          "restored from a backup, or a copy of it runs elsewhere. Nothing is sent there. Stop "
-          "this "
-          "coordinator and start the one with the newest log",
-          options_.name, text, options_.name);
-    } else {
-      spdlog::error("{}: {} refuses the session: {}; asking again every {} ms", options_.name,
-                    to_text(options_.address), text, options_.reconnect_max.count());
-    }
+    spdlog::error("{}: {} refuses the session: {}; asking again every {} ms", options_.name,
+                  to_text(options_.address), text, options_.reconnect_max.count());
   }
   connect_after(options_.reconnect_max);
 }

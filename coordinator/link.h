@@ -13,7 +13,8 @@
 //     reported as incomplete.
 //
 // A resource manager that refuses the session (rule 2) is logged once for each new reason, and
-// asked again at the slow end of the backoff: an operator may put it right at any time.
+// asked again at the slow end of the backoff: an operator may put it right at any time. One that
+// knows of a newer copy of the log ends the coordinator: Driver::outdated().
 //
 // It may be destroyed while the event loop goes on.
 //
@@ -117,7 +118,7 @@ class Link {
   void up(std::shared_ptr<Connection> connection, const wire::Welcome& welcome);
   void lost(const Error& why);
   void unreachable(const Error& why);
-  void refused(const std::string& text, bool restored);
+  void refused(const std::string& text);
   void connect_after(std::chrono::milliseconds pause);
   bool is_news(const std::string& text);
 

@@ -57,6 +57,7 @@ void serve(CommandLine command_line) {
   allow_many_connections();
   EngineOptions options;
   options.rebuild = command_line.rebuild;
+  options.restored = command_line.restored;
   if (!command_line.crash_at.empty()) {
     options.crash_point = CrashPoint::parse(command_line.crash_at, crossings()).value();
   }
@@ -66,7 +67,7 @@ void serve(CommandLine command_line) {
   Engine engine(std::move(options), std::move(store));
   Signals signals(engine);
   std::cout << "listening on " << to_text(engine.address()) << std::endl;
-  engine.run();
+  engine.run().value();
 }
 
 int run(int argc, const char* const* argv) {

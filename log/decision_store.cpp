@@ -102,24 +102,55 @@ Error existing_log(const fs::path& directory) {
                              directory.string() + "\", or give another directory"};
 }
 
+// A row of meta, if it is there.
+template <class Kind>
+Result<std::optional<Kind>> read_meta(const lmdb::Environment& environment, std::string_view key) {
+  const lmdb::Reader reader(environment);
+  const auto bytes = reader.get(environment.table(index(LogTable::meta)), key);
+  if (!bytes) return std::optional<Kind>();
+  auto row = decode_row(key, *bytes);
+  auto* kind = row ? std::get_if<Kind>(&*row) : nullptr;
+  if (kind == nullptr) {
+    return row_error(environment.directory(), "row " + std::string(key) + " of meta",
+                     row ? Error{Fault::damaged, "it is of another kind"} : row.error());
+  }
+  return std::optional<Kind>(std::move(*kind));
+}
+
 // None: init was interrupted before it had named the log.
 Result<std::optional<LogIdentity>> read_identity(const lmdb::Environment& environment) {
-  const lmdb::Reader reader(environment);
-  const auto bytes = reader.get(environment.table(index(LogTable::meta)), kIdentityKey);
-  if (!bytes) return std::optional<LogIdentity>();
-  auto row = decode_row(kIdentityKey, *bytes);
-  if (!row) return row_error(environment.directory(), "row identity of meta", row.error());
-  auto* identity = std::get_if<LogIdentity>(&*row);
-  if (identity == nullptr || identity->node.empty() || identity->log_id.value == 0) {
+  auto read = read_meta<LogIdentity>(environment, kIdentityKey);
+  if (!read || !*read) return read;
+  const LogIdentity& identity = **read;
+  if (identity.node.empty() || identity.log_id.value == 0) {
     return row_error(environment.directory(), "row identity of meta",
                      {Fault::damaged, "it does not name a log"});
   }
-  if (identity->format > kLogFormat) {
+  if (identity.format > kLogFormat) {
     return row_error(environment.directory(), "row identity of meta",
-                     {Fault::unsupported, "the log has format " + std::to_string(identity->format) +
+                     {Fault::unsupported, "the log has format " + std::to_string(identity.format) +
                                               ", this program knows 1"});
   }
-  return std::optional<LogIdentity>(std::move(*identity));
+  return read;
+}
+
+Error marked_as_backup(const fs::path& directory, const BackupMark& mark) {
+  const std::string why = mark.known_by.empty()
+                              ? " is marked as a backup"
+                              : " is marked as an older copy, since resource manager " +
+                                    mark.known_by + " knows a later epoch of it";
+  return {
+      Fault::invalid,
+      "the log in " + directory.string() + why +
+          ": decisions made since are not in it. If a newer copy is left, start the coordinator "
+          "on that one. If this is the newest there is, start it once with --restored "
+          "(docs/backup.md says what that means)"};
+}
+
+Error no_room(const fs::path& directory, const std::string& for_what) {
+  return {Fault::full, "there is no room for " + for_what + " in the log in " + directory.string() +
+                           ": make room on its disk, or raise the number in its file map_bytes, "
+                           "then start again"};
 }
 
 // Ascending, since keys are big-endian.
@@ -183,15 +214,9 @@ class Replay {
 
  private:
   Result<void> floor() {
-    const auto bytes = reader_.get(environment_.table(index(LogTable::meta)), kFloorKey);
-    if (!bytes) return {};
-    auto row = decode_row(kFloorKey, *bytes);
-    const auto* id = row ? std::get_if<TxnId>(&*row) : nullptr;
-    if (id == nullptr) {
-      return row_error(environment_.directory(), "row floor of meta",
-                       row ? Error{Fault::damaged, "it is no floor"} : row.error());
-    }
-    recovered_.floor = *id;
+    const auto read = read_meta<TxnId>(environment_, kFloorKey);
+    if (!read) return read.error();
+    if (*read) recovered_.floor = **read;
     return {};
   }
 
@@ -265,10 +290,21 @@ std::vector<Mutation> mutations(const LogRecord& record) {
   return std::visit([](const auto& alternative) { return changes(alternative); }, record);
 }
 
+std::vector<Mutation> mutations(const ServedEpoch& served) {
+  return {put(LogTable::meta, std::string(kServedKey), encode_row(kServedKey, served))};
+}
+
+std::vector<Mutation> mutations(const BackupMark& mark) {
+  return {put(LogTable::meta, std::string(kBackupKey), encode_row(kBackupKey, mark))};
+}
+
 struct LmdbDecisionStore::State {
   std::unique_ptr<lmdb::Environment> environment;
   LogIdentity identity;
   std::vector<EpochRef> epochs;
+  std::uint64_t served = 0;
+  std::optional<BackupMark> backup;
+  FormerLogs former;
   bool read_only = false;
   LmdbTarget target{*environment};
 
@@ -279,8 +315,23 @@ struct LmdbDecisionStore::State {
     if (!*identity) return missing_log(environment->directory());
     auto epochs = read_epochs(*environment);
     if (!epochs) return epochs.error();
+    auto served = read_meta<ServedEpoch>(*environment, kServedKey);
+    if (!served) return served.error();
+    auto backup = read_meta<BackupMark>(*environment, kBackupKey);
+    if (!backup) return backup.error();
+    auto former = read_meta<FormerLogs>(*environment, kFormerKey);
+    if (!former) return former.error();
     return std::unique_ptr<State>(
-        new State{std::move(environment), std::move(**identity), std::move(*epochs), read_only});
+        new State{std::move(environment), std::move(**identity), std::move(*epochs),
+                  served->value_or(ServedEpoch{}).number, std::move(*backup),
+                  former->value_or(FormerLogs{}), read_only});
+  }
+
+  // Alone, before there is a GroupCommit.
+  GroupTarget::Applied write(std::vector<Mutation> changes) {
+    const Write write{0, std::move(changes), Urgency::now, true};
+    const Write* const writes[] = {&write};
+    return target.apply(target.last_group() + 1, writes);
   }
 };
 
@@ -336,9 +387,16 @@ Result<std::unique_ptr<LmdbDecisionStore>> LmdbDecisionStore::open_read_only(
 
 LogInfo LmdbDecisionStore::info() {
   const auto& environment = *state_->environment;
-  return {state_->identity.node,   state_->identity.log_id,     state_->identity.format,
-          environment.map_bytes(), environment.used_fraction(), state_->target.last_group(),
-          state_->epochs};
+  return {state_->identity.node,
+          state_->identity.log_id,
+          state_->identity.format,
+          environment.map_bytes(),
+          environment.used_fraction(),
+          state_->target.last_group(),
+          state_->epochs,
+          state_->served,
+          state_->backup,
+          state_->former};
 }
 
 Result<Epoch> LmdbDecisionStore::open_epoch() {
@@ -346,22 +404,39 @@ Result<Epoch> LmdbDecisionStore::open_epoch() {
     return Error{Fault::invalid, "the log in " + state_->environment->directory().string() +
                                      " is open for reading only: an epoch cannot be opened"};
   }
-  Epoch epoch{state_->identity.node, state_->identity.log_id, {}, state_->epochs};
+  if (state_->backup) return marked_as_backup(state_->environment->directory(), *state_->backup);
+  Epoch epoch{state_->identity.node, state_->identity.log_id, {}, state_->epochs, state_->former};
   epoch.current.number = epoch.earlier.empty() ? 1 : epoch.earlier.back().number + 1;
   epoch.current.nonce = random_number();
   auto key = epoch_key(epoch.current.number);
   auto row = encode_row(key, epoch.current);
-  const Write write{0, {put(LogTable::epochs, std::move(key), std::move(row))}, Urgency::now, true};
-  const Write* const writes[] = {&write};
-  if (state_->target.apply(state_->target.last_group() + 1, writes) !=
+  if (state_->write({put(LogTable::epochs, std::move(key), std::move(row))}) !=
       GroupTarget::Applied::durable) {
-    return Error{Fault::full, "there is no room for a new epoch in the log in " +
-                                  state_->environment->directory().string() +
-                                  ": make room on its disk, or raise the number in its file "
-                                  "map_bytes, then start again"};
+    return no_room(state_->environment->directory(), "a new epoch");
   }
   state_->epochs.push_back(epoch.current);
   return epoch;
+}
+
+Result<FormerLog> LmdbDecisionStore::restore() {
+  TWOFOLD_CHECK(!state_->read_only);
+  const auto& backup = state_->backup;
+  const FormerLog before{state_->identity.log_id, backup ? backup->certain_below : state_->served};
+  FormerLogs former = state_->former;
+  former.push_back(before);
+  LogIdentity identity = state_->identity;
+  identity.log_id.value = random_number();
+  const std::string identity_key(kIdentityKey), former_key(kFormerKey);
+  if (state_->write({put(LogTable::meta, identity_key, encode_row(identity_key, identity)),
+                     put(LogTable::meta, former_key, encode_row(former_key, former)),
+                     erase(LogTable::meta, std::string(kBackupKey))}) !=
+      GroupTarget::Applied::durable) {
+    return no_room(state_->environment->directory(), "a new log id");
+  }
+  state_->identity = std::move(identity);
+  state_->former = std::move(former);
+  state_->backup.reset();
+  return before;
 }
 
 Result<Recovered> LmdbDecisionStore::replay() {

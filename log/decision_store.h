@@ -5,6 +5,7 @@
 
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -23,10 +24,15 @@ enum class LogTable : std::uint32_t { meta = 0, epochs = 1, transactions = 2, he
 std::vector<std::string> log_table_names();
 inline constexpr std::string_view kIdentityKey = "identity";
 inline constexpr std::string_view kFloorKey = "floor";
+inline constexpr std::string_view kServedKey = "served";
+inline constexpr std::string_view kBackupKey = "backup";
+inline constexpr std::string_view kFormerKey = "former";
 inline constexpr std::string_view kGroupKey = "group";  // not a row: 8 bytes, see LmdbTarget
 
 // The changes that a record makes. Every row carries its version (log/record_codec.h).
 std::vector<Mutation> mutations(const LogRecord& record);
+std::vector<Mutation> mutations(const ServedEpoch& served);
+std::vector<Mutation> mutations(const BackupMark& mark);
 
 struct LogInfo {
   std::string node;
@@ -36,6 +42,9 @@ struct LogInfo {
   double used_fraction = 0;
   std::uint64_t group = 0;
   std::vector<EpochRef> epochs;
+  std::uint64_t served = 0;          // the newest epoch that was, 0: none
+  std::optional<BackupMark> backup;  // marked as one
+  FormerLogs former;
 };
 
 // What to tell a person whose directory holds no log.
@@ -46,8 +55,12 @@ class DecisionStore {
   virtual ~DecisionStore() = default;
   virtual LogInfo info() = 0;
   // A new epoch, durable before it returns (rule 1). Before a GroupCommit is made for target().
-  // full: there is no room, and nothing was written.
+  // full: there is no room, and nothing was written. invalid: this is marked as a backup (rule 2).
   virtual Result<Epoch> open_epoch() = 0;
+  // Rule 2: the operator says that this is an older copy of its log. It gets a new log id and
+  // remembers the former one, with what is certain of its epochs; a mark as a backup goes. Durable
+  // before it returns, all or nothing. Before open_epoch(). full: as there.
+  virtual Result<FormerLog> restore() = 0;
   // Everything there is. damaged or unsupported: what was found, in which row, and what to do.
   virtual Result<Recovered> replay() = 0;
   virtual GroupTarget& target() = 0;
@@ -64,10 +77,16 @@ class LmdbDecisionStore final : public DecisionStore {
   // For twofold-log: works beside a running coordinator, changes nothing; open_epoch() is refused.
   static Result<std::unique_ptr<LmdbDecisionStore>> open_read_only(
       const std::filesystem::path& directory);
+  // Copies what is durable now, also beside a running coordinator, and marks the copy as a backup.
+  // `destination` is there complete or not at all; exists: there is something already. The copy
+  // takes as many blocks as the source has used, not its whole map (backup.cpp).
+  static Result<LogInfo> back_up(const std::filesystem::path& source,
+                                 const std::filesystem::path& destination);
   ~LmdbDecisionStore() override;
 
   LogInfo info() override;
   Result<Epoch> open_epoch() override;
+  Result<FormerLog> restore() override;
   Result<Recovered> replay() override;
   GroupTarget& target() override;
 

@@ -1,6 +1,7 @@
 #include <spdlog/fmt/fmt.h>
 
 #include <boost/json.hpp>
+#include <ctime>
 
 #include "log/inspect.h"
 
@@ -113,6 +114,19 @@ json::object describe(const EpochRef& epoch) {
   return {{"number", epoch.number}, {"nonce", hex(epoch.nonce)}};
 }
 
+json::object describe(const FormerLog& log) {
+  return {{"log_id", hex(log.id.value)}, {"certain_below", log.certain_below}};
+}
+
+std::string utc(std::int64_t wall_us) {
+  const auto seconds = static_cast<std::time_t>(wall_us / 1'000'000);
+  std::tm parts{};
+  gmtime_r(&seconds, &parts);
+  char text[32];
+  const auto size = std::strftime(text, sizeof(text), "%Y-%m-%d %H:%M:%S UTC", &parts);
+  return {text, size};
+}
+
 // Files each row under its table.
 class Json {
  public:
@@ -124,8 +138,10 @@ class Json {
             {"map_bytes", inspection.map_bytes},
             {"used_fraction", inspection.used_fraction},
             {"group", inspection.group ? json::value(*inspection.group) : json::value(nullptr)},
-            {"floor", "0.0"}};
-    for (const char* list : {"epochs", "transactions", "heuristics", "problems"}) {
+            {"floor", "0.0"},
+            {"served", 0},
+            {"backup", nullptr}};
+    for (const char* list : {"former", "epochs", "transactions", "heuristics", "problems"}) {
       out_[list].emplace_array();
     }
     for (const auto& row : inspection.rows) {
@@ -145,6 +161,15 @@ class Json {
     out_["format"] = identity.format;
   }
   void add(const TxnId& floor) { out_["floor"] = to_text(floor); }
+  void add(const ServedEpoch& served) { out_["served"] = served.number; }
+  void add(const BackupMark& mark) {
+    out_["backup"] = {{"wall_us", mark.wall_us},
+                      {"certain_below", mark.certain_below},
+                      {"known_by", printable(mark.known_by)}};
+  }
+  void add(const FormerLogs& former) {
+    for (const FormerLog& log : former) out_["former"].as_array().push_back(describe(log));
+  }
   void add(const EpochRef& epoch) { out_["epochs"].as_array().push_back(describe(epoch)); }
   void add(const HeuristicRecord& record) {
     out_["heuristics"].as_array().push_back(describe(record));
@@ -189,6 +214,12 @@ std::string transaction_lines(const json::object& row) {
 
 }  // namespace
 
+std::string describe(const BackupMark& mark) {
+  if (mark.known_by.empty()) return "made by twofold-log backup at " + utc(mark.wall_us);
+  return "found out at " + utc(mark.wall_us) + ": resource manager " + printable(mark.known_by) +
+         " knows a later epoch";
+}
+
 std::string dump_json(const Inspection& inspection) {
   return json::serialize(Json(inspection).out()) + "\n";
 }
@@ -201,6 +232,14 @@ std::string dump_text(const Inspection& inspection) {
       "{}\n",
       text(log.at("node")), text(log.at("log_id")), text(log.at("format")), inspection.map_bytes,
       100 * inspection.used_fraction, text(log.at("group")), text(log.at("floor")));
+  if (const auto mark = backup_mark(inspection)) {
+    out += fmt::format("BACKUP, {}: a coordinator starts on it with --restored only\n",
+                       describe(*mark));
+  }
+  for (const auto& item : log.at("former").as_array()) {
+    out += fmt::format("restored from log id {}, certain below epoch {}\n", text(item.at("log_id")),
+                       text(item.at("certain_below")));
+  }
   auto heading = [&](const char* list) -> const json::array& {
     const auto& items = log.at(list).as_array();
     out += fmt::format("{} ({})\n", list, items.size());

@@ -48,6 +48,7 @@ class Verifier {
   void learn(const InspectedRow& row) {
     if (!row.row) return;
     if (const auto* identity = std::get_if<LogIdentity>(&*row.row)) identity_ = *identity;
+    if (const auto* former = std::get_if<FormerLogs>(&*row.row)) former_ = *former;
     if (const auto* epoch = std::get_if<EpochRef>(&*row.row)) nonces_[epoch->number] = epoch->nonce;
   }
 
@@ -63,10 +64,7 @@ class Verifier {
 
   static bool belongs(const InspectedRow& row) {
     switch (row.table) {
-      case LogTable::meta:
-        return row.key == kIdentityKey
-                   ? std::holds_alternative<LogIdentity>(*row.row)
-                   : row.key == kFloorKey && std::holds_alternative<TxnId>(*row.row);
+      case LogTable::meta: return belongs_to_meta(row);
       case LogTable::epochs: return std::holds_alternative<EpochRef>(*row.row);
       case LogTable::heuristics: return std::holds_alternative<HeuristicRecord>(*row.row);
       case LogTable::transactions: break;
@@ -75,6 +73,14 @@ class Verifier {
            std::holds_alternative<CommitRecord>(*row.row) ||
            std::holds_alternative<RefusalRecord>(*row.row) ||
            std::holds_alternative<EndRecord>(*row.row);
+  }
+
+  static bool belongs_to_meta(const InspectedRow& row) {
+    if (row.key == kIdentityKey) return std::holds_alternative<LogIdentity>(*row.row);
+    if (row.key == kServedKey) return std::holds_alternative<ServedEpoch>(*row.row);
+    if (row.key == kBackupKey) return std::holds_alternative<BackupMark>(*row.row);
+    if (row.key == kFormerKey) return std::holds_alternative<FormerLogs>(*row.row);
+    return row.key == kFloorKey && std::holds_alternative<TxnId>(*row.row);
   }
 
   void check(const InspectedRow& row, const LogIdentity& identity) {
@@ -86,6 +92,22 @@ class Verifier {
   }
 
   void check(const InspectedRow& row, const TxnId& floor) { check_epoch(row, floor); }
+
+  void check(const InspectedRow& row, const ServedEpoch& served) {
+    check_epoch(row, {served.number, 0});
+  }
+
+  // Of a copy in which nothing is certain it is 0.
+  void check(const InspectedRow& row, const BackupMark& mark) {
+    if (mark.certain_below != 0) check_epoch(row, {mark.certain_below, 0});
+  }
+
+  void check(const InspectedRow& row, const FormerLogs& former) {
+    for (const FormerLog& log : former) {
+      if (log.id.value == 0) add(row.where, "it names no log");
+      if (log.certain_below != 0) check_epoch(row, {log.certain_below, 0});
+    }
+  }
 
   // Numbers ascend by one from one: each start of a coordinator took the next.
   void check(const InspectedRow& row, const EpochRef& epoch) {
@@ -127,7 +149,15 @@ class Verifier {
     }
   }
 
-  // Rule 2: this node, this log id, an epoch and nonce that this log recorded.
+  bool is_ours(const Gtrid& gtrid) const {
+    if (!identity_) return true;
+    return gtrid.node == identity_->node &&
+           (gtrid.log_id == identity_->log_id ||
+            std::any_of(former_.begin(), former_.end(),
+                        [&](const FormerLog& log) { return log.id == gtrid.log_id; }));
+  }
+
+  // Rule 2: this node, this log id or a former one, an epoch and nonce that this log recorded.
   void check_gtrid(const InspectedRow& row, const TxnId& id, const std::string& bytes) {
     const auto gtrid = Gtrid::decode(bytes);
     if (!gtrid) {
@@ -137,9 +167,7 @@ class Verifier {
     if (gtrid->txn_id() != id) add(row.where, "its gtrid is that of " + to_text(gtrid->txn_id()));
     check_epoch(row, id);
     const auto nonce = nonces_.find(id.epoch);
-    const bool ours =
-        !identity_ || (gtrid->log_id == identity_->log_id && gtrid->node == identity_->node);
-    if (!ours) add(row.where, "its gtrid is of another log");
+    if (!is_ours(*gtrid)) add(row.where, "its gtrid is of another log");
     if (nonce != nonces_.end() && nonce->second != gtrid->nonce) {
       add(row.where, "its gtrid has another nonce than its epoch");
     }
@@ -153,6 +181,7 @@ class Verifier {
   const Inspection& inspection_;
   std::vector<Problem> problems_;
   std::optional<LogIdentity> identity_;
+  FormerLogs former_;
   std::map<std::uint64_t, std::uint64_t> nonces_;
   std::uint64_t last_epoch_ = 0;
 };
@@ -183,6 +212,14 @@ Result<Inspection> inspect(const std::filesystem::path& directory) {
     });
   }
   return result;
+}
+
+std::optional<BackupMark> backup_mark(const Inspection& inspection) {
+  for (const auto& row : inspection.rows) {
+    if (!row.row || row.table != LogTable::meta || row.key != kBackupKey) continue;
+    if (const auto* mark = std::get_if<BackupMark>(&*row.row)) return *mark;
+  }
+  return std::nullopt;
 }
 
 std::vector<Problem> verify(const Inspection& inspection) {

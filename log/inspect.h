@@ -40,6 +40,11 @@ struct Inspection {
 // not_found, damaged (the pages do not check), unsupported, io.
 Result<Inspection> inspect(const std::filesystem::path& directory);
 
+// If it is marked as a backup. Never wrong by itself.
+std::optional<BackupMark> backup_mark(const Inspection& inspection);
+// "made by twofold-log backup at 2026-03-01 10:11:12 UTC", for people.
+std::string describe(const BackupMark& mark);
+
 // Everything that is wrong: rows that do not decode, keys that contradict their rows, rows in the
 // wrong table, epochs that do not ascend, transactions of an epoch or log that this is not, no
 // identity, no group number.

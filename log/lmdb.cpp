@@ -167,7 +167,7 @@ Result<void> Environment::open_checked(const EnvironmentOptions& options, bool r
   auto checked = check_pages(reader, file);
   mdb_txn_abort(reader);
   if (!checked) return checked;
-  if (!read_only) {
+  if (!read_only && options.allocate) {
     // A copied or enlarged file has no blocks for its map yet. Without room for them it still
     // serves: a commit that finds none is refused.
     int descriptor = -1;
@@ -213,6 +213,13 @@ Result<void> Environment::open_tables(const std::vector<std::string>& tables, bo
   }
   if (int code = mdb_txn_commit(txn)) return native_error(what, code);
   return {};
+}
+
+Result<void> Environment::copy_to(const fs::path& directory) const {
+  if (int code = mdb_env_copy2(env_, directory.c_str(), 0)) {
+    return native_error("cannot copy " + directory_.string() + " to " + directory.string(), code);
+  }
+  return write_map_bytes(directory, map_bytes());
 }
 
 double Environment::used_fraction() const {

@@ -29,6 +29,7 @@ using Table = MDB_dbi;
 struct EnvironmentOptions {
   std::uint64_t map_bytes = 256u << 20;  // used by create() only: kept in a file beside the data
   std::vector<std::string> tables;       // made where missing; handles are in the order given
+  bool allocate = true;                  // open() gives the map its blocks, as far as there is room
 };
 
 // Not copyable, not movable. Readers may be made on any thread; one Writer at a time, on one
@@ -51,6 +52,10 @@ class Environment {
   ~Environment();
   Environment(const Environment&) = delete;
   Environment& operator=(const Environment&) = delete;
+
+  // Copies one snapshot, and the map's size, into an empty directory; anybody may write meanwhile.
+  // Not synced. full: there is no room.
+  Result<void> copy_to(const std::filesystem::path& directory) const;
 
   MDB_env* native() const { return env_; }
   Table table(std::size_t index) const { return tables_.at(index); }

@@ -15,6 +15,7 @@ enum ExitStatus { kDone = 0, kFailed = 1, kUsage = 2, kProblems = 3 };
 
 struct Arguments {
   std::filesystem::path directory;
+  std::filesystem::path destination;
   std::string node;
   std::uint64_t map_mib = 256;
   bool json = false;
@@ -42,6 +43,17 @@ int init(const Arguments& arguments) {
   return kDone;
 }
 
+int back_up(const Arguments& arguments) {
+  const auto made = LmdbDecisionStore::back_up(arguments.directory, arguments.destination);
+  if (!made) return fail(made.error());
+  std::printf(
+      "copied the log of node %s, up to group %llu, to %s, and marked it as a backup: a "
+      "coordinator starts on it with --restored only\n",
+      made->node.c_str(), static_cast<unsigned long long>(made->group),
+      arguments.destination.c_str());
+  return kDone;
+}
+
 int dump(const Arguments& arguments) {
   const auto inspection = inspect(arguments.directory);
   if (!inspection) return fail(inspection.error());
@@ -56,6 +68,9 @@ int check(const Arguments& arguments) {
   const auto problems = verify(*inspection);
   if (problems.empty()) {
     std::printf("%s: %zu rows, all good\n", arguments.directory.c_str(), inspection->rows.size());
+    if (const auto mark = backup_mark(*inspection)) {
+      std::printf("it is marked as a backup, %s\n", describe(*mark).c_str());
+    }
     return kDone;
   }
   for (const auto& problem : problems) {
@@ -72,8 +87,8 @@ int check(const Arguments& arguments) {
 
 int run(int argc, char** argv) {
   CLI::App app{
-      "Makes decision logs of twofold-coordinator and looks at them. dump and verify change "
-      "nothing and may run beside a coordinator."};
+      "Makes decision logs of twofold-coordinator, copies them and looks at them. backup, dump and "
+      "verify change nothing of a log and may run beside its coordinator."};
   app.footer("Exit status: 0 done, 1 could not be done, 2 wrong usage, 3 the log has problems.");
   app.require_subcommand(1);
   Arguments arguments;
@@ -91,6 +106,10 @@ int run(int argc, char** argv) {
                    "The most that the log can hold, in MiB; allocated on the disk at once")
       ->capture_default_str()
       ->check(CLI::Range(std::uint64_t{1}, std::uint64_t{1} << 20));
+  auto* backup_command = directory_of(app.add_subcommand(
+      "backup", "Copy what the log holds now, and mark the copy as a backup: see docs/backup.md"));
+  backup_command->add_option("DEST", arguments.destination, "A directory that is not there yet")
+      ->required();
   auto* dump_command = directory_of(app.add_subcommand("dump", "Print what the log remembers"));
   dump_command->add_flag("--json", arguments.json, "As one JSON object");
   auto* verify_command = directory_of(
@@ -101,6 +120,7 @@ int run(int argc, char** argv) {
     return app.exit(error) == 0 ? kDone : kUsage;
   }
   if (init_command->parsed()) return init(arguments);
+  if (backup_command->parsed()) return back_up(arguments);
   if (dump_command->parsed()) return dump(arguments);
   return verify_command->parsed() ? check(arguments) : kUsage;
 }

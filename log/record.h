@@ -106,11 +106,37 @@ struct EpochRef {
   bool operator==(const EpochRef&) const = default;
 };
 
+// The newest epoch in which a resource manager has accepted a session. Whoever holds it holds every
+// decision of the epochs before it (rule 2).
+struct ServedEpoch {
+  std::uint64_t number = 0;
+  bool operator==(const ServedEpoch&) const = default;
+};
+
+// This log is a copy that others have gone on without (rule 2).
+struct BackupMark {
+  std::int64_t wall_us = 0;  // since 1970; when it was made or found out
+  std::uint64_t certain_below = 0;
+  std::string known_by;  // the resource manager that told so; empty: made by `twofold-log backup`
+  bool operator==(const BackupMark&) const = default;
+};
+
+// A log id that this log had until it was restored from an older copy (rule 2). Of its epochs below
+// `certain_below` this log holds every decision; those of the others may be lost.
+struct FormerLog {
+  LogId id;
+  std::uint64_t certain_below = 0;
+  bool operator==(const FormerLog&) const = default;
+};
+
+using FormerLogs = std::vector<FormerLog>;  // oldest first
+
 struct Epoch {
   std::string node;
   LogId log_id;
   EpochRef current;
-  std::vector<EpochRef> earlier;  // all that this log recorded, in order
+  std::vector<EpochRef> earlier{};  // all that this log recorded, in order
+  FormerLogs former{};
 };
 
 // What replay found.

@@ -106,6 +106,28 @@ Result<Row> decode_epoch(std::string_view key, std::string_view payload) {
   return EpochRef{*number, message->nonce()};
 }
 
+Result<Row> decode_served(std::string_view payload) {
+  const auto message = parse<record::Served>(payload);
+  if (!message) return does_not_parse();
+  return ServedEpoch{message->epoch()};
+}
+
+Result<Row> decode_backup(std::string_view payload) {
+  const auto message = parse<record::Backup>(payload);
+  if (!message) return does_not_parse();
+  return BackupMark{message->wall_us(), message->certain_below(), message->known_by()};
+}
+
+Result<Row> decode_former(std::string_view payload) {
+  const auto message = parse<record::Former>(payload);
+  if (!message) return does_not_parse();
+  FormerLogs former;
+  for (const auto& log : message->logs()) {
+    former.push_back({{log.log_id()}, log.certain_below()});
+  }
+  return former;
+}
+
 Result<Row> decode_intent(const TxnId& id, std::string_view payload) {
   const auto message = parse<record::Intent>(payload);
   if (!message) return does_not_parse();
@@ -178,6 +200,9 @@ std::string_view name(RowKind kind) {
     case RowKind::refusal: return "refusal";
     case RowKind::end: return "end";
     case RowKind::heuristic: return "heuristic";
+    case RowKind::served: return "served";
+    case RowKind::backup: return "backup";
+    case RowKind::former: return "former";
   }
   return "unknown";
 }
@@ -231,6 +256,30 @@ std::string encode_row(std::string_view key, const EpochRef& epoch) {
   record::Epoch message;
   message.set_nonce(epoch.nonce);
   return make_row(key, RowKind::epoch, message);
+}
+
+std::string encode_row(std::string_view key, const ServedEpoch& served) {
+  record::Served message;
+  message.set_epoch(served.number);
+  return make_row(key, RowKind::served, message);
+}
+
+std::string encode_row(std::string_view key, const BackupMark& mark) {
+  record::Backup message;
+  message.set_wall_us(mark.wall_us);
+  message.set_certain_below(mark.certain_below);
+  message.set_known_by(mark.known_by);
+  return make_row(key, RowKind::backup, message);
+}
+
+std::string encode_row(std::string_view key, const FormerLogs& former) {
+  record::Former message;
+  for (const FormerLog& log : former) {
+    auto& out = *message.add_logs();
+    out.set_log_id(log.id.value);
+    out.set_certain_below(log.certain_below);
+  }
+  return make_row(key, RowKind::former, message);
 }
 
 std::string encode_row(std::string_view key, const IntentRecord& record) {
@@ -311,6 +360,9 @@ Result<Row> decode_row(std::string_view key, std::string_view bytes) {
     case RowKind::refusal:
     case RowKind::end: return decode_transaction(kind, key, payload);
     case RowKind::heuristic: return decode_heuristic(key, payload);
+    case RowKind::served: return decode_served(payload);
+    case RowKind::backup: return decode_backup(payload);
+    case RowKind::former: return decode_former(payload);
   }
   return Error{Fault::unsupported, "it is of kind " + std::to_string(static_cast<int>(kind)) +
                                        ", which this program does not know"};

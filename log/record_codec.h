@@ -28,6 +28,9 @@ enum class RowKind : std::uint8_t {
   refusal = 6,
   end = 7,
   heuristic = 8,
+  served = 9,
+  backup = 10,
+  former = 11,
 };
 std::string_view name(RowKind kind);
 
@@ -49,6 +52,9 @@ std::string heuristic_key(const Xid& xid);
 std::string encode_row(std::string_view key, const LogIdentity& identity);
 std::string encode_floor(std::string_view key, const TxnId& floor);
 std::string encode_row(std::string_view key, const EpochRef& epoch);
+std::string encode_row(std::string_view key, const ServedEpoch& served);
+std::string encode_row(std::string_view key, const BackupMark& mark);
+std::string encode_row(std::string_view key, const FormerLogs& former);
 std::string encode_row(std::string_view key, const IntentRecord& record);
 std::string encode_row(std::string_view key, const CommitRecord& record);
 std::string encode_row(std::string_view key, const RefusalRecord& record);
@@ -56,7 +62,7 @@ std::string encode_row(std::string_view key, const EndRecord& record);
 std::string encode_row(std::string_view key, const HeuristicRecord& record);
 
 using Row = std::variant<LogIdentity, TxnId, EpochRef, IntentRecord, CommitRecord, RefusalRecord,
-                         EndRecord, HeuristicRecord>;
+                         EndRecord, HeuristicRecord, ServedEpoch, BackupMark, FormerLogs>;
 
 // damaged: too short, a wrong checksum, a payload or a key that does not parse; unsupported: a
 // version or kind of a newer Twofold. The message names neither table nor row: the caller knows

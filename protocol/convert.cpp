@@ -95,6 +95,7 @@ Fault fault_of(wire::FailureCode code) {
     case wire::FAILURE_UNKNOWN_MESSAGE: return Fault::unsupported;
     case wire::FAILURE_CORRUPT: return Fault::damaged;
     case wire::FAILURE_STALE: return Fault::exists;
+    case wire::FAILURE_OUTDATED: return Fault::outdated;
     case wire::FAILURE_NOT_HERE: return Fault::not_found;
     case wire::FAILURE_BUSY: return Fault::busy;
     case wire::FAILURE_SHUTDOWN: return Fault::closed;

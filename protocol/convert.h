@@ -19,8 +19,8 @@ void to_wire(const Outcome& outcome, wire::Outcome& out);
 Outcome from_wire(const wire::Outcome& outcome);
 
 // A peer's Failure as an Error with its text. Version and unknown message: unsupported; corrupt:
-// damaged; stale: exists (a newer session or epoch); not here: not_found; busy; shutdown: closed; a
-// code that this version does not know: io; all others: invalid.
+// damaged; stale: exists (a newer session); outdated; not here: not_found; busy; shutdown: closed;
+// a code that this version does not know: io; all others: invalid.
 Error to_error(const wire::Failure& failure);
 Fault fault_of(wire::FailureCode code);
 

@@ -21,6 +21,7 @@ enum class Fault {
   io,           // the operating system said no; the message has its words
   closed,       // the peer is gone
   timeout,
+  outdated,  // others have gone on from a newer copy of this log
 };
 
 struct Error {

@@ -22,6 +22,9 @@ inline constexpr std::int32_t kFormatId = 0x54574F46;  // "TWOF"
 inline constexpr std::size_t kXidPartBytesMax = 64;
 inline constexpr std::size_t kNodeBytesMax = 32;
 inline constexpr std::size_t kRmNameBytesMax = 62;
+// How many of the epochs before its own a coordinator names in Hello, where there are so many
+// (rule 2).
+inline constexpr std::size_t kEarlierEpochsMax = 1'000;
 
 // Names one decision log. Random, made by init (rule 1). Zero is never a log id.
 struct LogId {

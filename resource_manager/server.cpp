@@ -13,6 +13,15 @@ namespace {
 
 constexpr std::uint64_t kFrameBytesMin = 64u << 10;  // every peer accepts this much
 
+wire::FailureCode code_of(RefuseSession::Why why) {
+  switch (why) {
+    case RefuseSession::Why::stale: return wire::FAILURE_STALE;
+    case RefuseSession::Why::wrong_log: return wire::FAILURE_WRONG_LOG;
+    case RefuseSession::Why::outdated: return wire::FAILURE_OUTDATED;
+  }
+  return wire::FAILURE_STALE;
+}
+
 }  // namespace
 
 Server::Server(boost::asio::io_context& io, ServerOptions options, Engine& engine)
@@ -146,6 +155,8 @@ void Server::request_session(Peer& peer, const wire::Hello& hello) {
   event.nonce = hello.nonce();
   event.counter = hello.session();
   event.rebuild = hello.rebuild();
+  event.earlier.assign(hello.earlier().begin(), hello.earlier().end());
+  for (const std::uint64_t log_id : hello.former_logs()) event.former.push_back({log_id});
   engine_.post(std::move(event));
 }
 
@@ -174,9 +185,7 @@ void Server::accept(const AcceptSession& effect) {
 void Server::refuse(const RefuseSession& effect) {
   Peer* peer = find(effect.connection);
   if (peer == nullptr) return;
-  end(*peer,
-      effect.why == RefuseSession::Why::stale ? wire::FAILURE_STALE : wire::FAILURE_WRONG_LOG,
-      effect.text);
+  end(*peer, code_of(effect.why), effect.text);
 }
 
 void Server::close(const CloseConnection& effect) {

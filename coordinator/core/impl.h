@@ -182,13 +182,15 @@ class Coordinator::Impl {
   void consult(RmId rm, const ListedBranch& listed, std::uint64_t scan, std::set<Xid>& alarmed);
   void consult_live(Transaction& txn, RmId rm, const ListedBranch& listed, std::uint64_t scan,
                     std::set<Xid>& alarmed);
-  void consult_ended(TxnId id, RmId rm, const Xid& xid, std::set<Xid>& alarmed);
+  void consult_ended(const Gtrid& gtrid, RmId rm, const Xid& xid, std::set<Xid>& alarmed);
   void end_orphan(RmId rm, const Xid& xid, Verb verb);
   void alarm_listed(RmId rm, const Xid& xid, std::set<Xid>& alarmed, std::string_view what);
   void settle_unlisted(RmId rm, std::uint64_t scan);  // *
   void ask_evidence(Transaction& txn, Branch& branch);
   bool recorded(const Gtrid& gtrid) const;
+  const FormerLog* former_log(const Gtrid& gtrid) const;
   bool own_log(const Gtrid& gtrid) const;
+  bool decision_may_be_lost(const Gtrid& gtrid) const;
   bool issued(const Gtrid& gtrid) const;
 
   // coordinator.cpp

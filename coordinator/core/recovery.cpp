@@ -232,6 +232,9 @@ std::optional<TxnId> Coordinator::Impl::lowest_listed(const InDoubtListed& event
     const auto gtrid = Gtrid::decode(listed.xid.gtrid);
     if (!gtrid || !own_log(*gtrid) || !recorded(*gtrid) || !issued(*gtrid)) continue;
     const TxnId id = gtrid->txn_id();
+    // Listed until a person ends it, which the floor must not wait for: below it, it is reported as
+    // well.
+    if (decision_may_be_lost(*gtrid) && !live(id) && !outcomes_.find(id)) continue;
     if (id > outcomes_.floor() && (!lowest || id < *lowest)) lowest = id;
   }
   return lowest;
@@ -265,12 +268,14 @@ void Coordinator::Impl::consult(RmId rm, const ListedBranch& listed, std::uint64
     return alarm_listed(rm, xid, alarmed, "belongs to another log of this node");
   }
   if (!recorded(*gtrid)) {
-    return alarm_listed(rm, xid, alarmed, "was begun in an epoch that this log did not record");
+    return alarm_listed(rm, xid, alarmed,
+                        "was begun in an epoch that this log did not record: nothing is done "
+                        "with it");
   }
   if (!issued(*gtrid)) return alarm_listed(rm, xid, alarmed, "was never begun by this coordinator");
   const TxnId id = gtrid->txn_id();
   if (Transaction* txn = live(id)) return consult_live(*txn, rm, listed, scan, alarmed);
-  if (!listed.busy) consult_ended(id, rm, xid, alarmed);  // busy: the next scan tells
+  if (!listed.busy) consult_ended(*gtrid, rm, xid, alarmed);  // busy: the next scan tells
 }
 
 void Coordinator::Impl::consult_live(Transaction& txn, RmId rm, const ListedBranch& listed,
@@ -311,7 +316,9 @@ void Coordinator::Impl::consult_live(Transaction& txn, RmId rm, const ListedBran
   }
 }
 
-void Coordinator::Impl::consult_ended(TxnId id, RmId rm, const Xid& xid, std::set<Xid>& alarmed) {
+void Coordinator::Impl::consult_ended(const Gtrid& gtrid, RmId rm, const Xid& xid,
+                                      std::set<Xid>& alarmed) {
+  const TxnId id = gtrid.txn_id();
   if (const Heuristic* known = heuristic_of(id, xid)) {
     if (known->durable) end_orphan(rm, xid, Verb::forget);
     return;
@@ -327,6 +334,11 @@ void Coordinator::Impl::consult_ended(TxnId id, RmId rm, const Xid& xid, std::se
   }
   if (id <= outcomes_.floor()) {
     return alarm_listed(rm, xid, alarmed, "is older than the outcomes that are kept");
+  }
+  if (decision_may_be_lost(gtrid)) {
+    return alarm_listed(rm, xid, alarmed,
+                        "may have been decided after the backup that this log was restored from: "
+                        "nothing is done with it");
   }
   end_orphan(rm, xid, Verb::rollback);  // presumed abort (rule 4)
 }
@@ -401,11 +413,18 @@ void Coordinator::Impl::on(OutcomeTold& event) {
       return abort(*txn, Reason::lost,
                    "the link to " + rm_name(*branch) + " was lost before it committed: try again");
     case Evidence::impossible:
+      // Before the log was restored it may have ended, and the mark may have passed it: then the
+      // resource manager has no evidence left, but answers a commit with "ended".
+      if (!resolving && former_log(*Gtrid::decode(txn->gtrid)) &&
+          !std::exchange(branch->mark_asked, true)) {
+        return end_branch(*txn, *branch, Verb::commit);
+      }
       if (!resolving) return end_heuristically(*txn, *branch, Xa::heurhaz, false);
       if (!std::exchange(branch->alarmed, true)) {
         alarm(rm_name(*branch) + " cannot tell what became of the one-phase commit of " +
               to_text(xid(*txn, *branch)) +
-              ": its data may have been replaced; it stays pending and is asked again");
+              ": its data may have been replaced, or this log restored; it stays pending and is "
+              "asked again");
       }
       return become_unsure(*txn, *branch);
     case Evidence::prepared:
@@ -415,8 +434,21 @@ void Coordinator::Impl::on(OutcomeTold& event) {
 
 // ---- whose is it (rule 2) -----------------------------------------------------------------------
 
+const FormerLog* Coordinator::Impl::former_log(const Gtrid& gtrid) const {
+  const auto found = std::find_if(epoch_.former.begin(), epoch_.former.end(),
+                                  [&](const FormerLog& log) { return log.id == gtrid.log_id; });
+  return found == epoch_.former.end() ? nullptr : &*found;
+}
+
 bool Coordinator::Impl::own_log(const Gtrid& gtrid) const {
-  return gtrid.node == epoch_.node && gtrid.log_id == epoch_.log_id;
+  return gtrid.node == epoch_.node && (gtrid.log_id == epoch_.log_id || former_log(gtrid));
+}
+
+// This log was restored from a copy that need not hold what was decided in that epoch: no record
+// proves nothing.
+bool Coordinator::Impl::decision_may_be_lost(const Gtrid& gtrid) const {
+  const FormerLog* former = former_log(gtrid);
+  return former && gtrid.epoch >= former->certain_below;
 }
 
 bool Coordinator::Impl::recorded(const Gtrid& gtrid) const {

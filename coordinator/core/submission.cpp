@@ -273,6 +273,9 @@ Outcome Coordinator::Impl::outcome_of_unknown(std::string_view gtrid, const Gtri
                    "too old: outcomes up to " + to_text(outcomes_.floor()) + " are forgotten");
   } else if (const Transaction* ended = trace(id)) {
     outcome = outcome_of(*ended, true);
+  } else if (decision_may_be_lost(parts)) {
+    outcome = told(Verdict::unknown, Reason::none,
+                   "this log was restored from a backup, which may lack the decision");
   } else {  // presumed abort (rule 4)
     outcome = told(Verdict::aborted, Reason::rolled_back, "rolled back");
     outcome.ended = true;

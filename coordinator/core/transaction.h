@@ -23,6 +23,7 @@ struct Branch {
   BranchState state = BranchState::idle;
   Acknowledged::Verb verb = Acknowledged::Verb::commit;  // what was sent, while ending or unsure
   bool alarmed = false;       // a person has been told that it does not end
+  bool mark_asked = false;    // of a former log, without evidence: committed again for its answer
   std::uint8_t attempts = 0;  // answered "not now" so often
   std::optional<Xa> vote;
   std::optional<Time> retry_at;   // while unsure: when `verb` is sent again

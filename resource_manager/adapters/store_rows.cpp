@@ -171,6 +171,11 @@ std::string encode_node(const NodeRecord& record) {
   put(out, record.nonce);
   put(out, record.low_water.epoch);
   put(out, record.low_water.sequence);
+  for (const FormerLog& log : record.former) {
+    put(out, log.log_id.value);
+    put(out, log.low_water.epoch);
+    put(out, log.low_water.sequence);
+  }
   return out;
 }
 
@@ -184,6 +189,12 @@ std::optional<NodeRecord> decode_node(std::string_view node, std::string_view va
   record.nonce = parser.number<std::uint64_t>();
   record.low_water.epoch = parser.number<std::uint64_t>();
   record.low_water.sequence = parser.number<std::uint64_t>();
+  while (!parser.failed() && !parser.whole()) {
+    FormerLog& log = record.former.emplace_back();
+    log.log_id.value = parser.number<std::uint64_t>();
+    log.low_water.epoch = parser.number<std::uint64_t>();
+    log.low_water.sequence = parser.number<std::uint64_t>();
+  }
   if (!parser.whole()) return std::nullopt;
   return record;
 }

@@ -94,6 +94,10 @@ struct WaitingScan {
   std::uint64_t rollback = 0;  // the ticket of the newest of them
 };
 
+// The low-water mark of the log that made this gtrid, if it is the node's: its own or a former one
+// (rule 2). null: another node's, or another log's.
+const TxnId* mark_of(const NodeRecord& node, const Gtrid& gtrid);
+
 struct Node {
   NodeRecord record;            // as last handed to the adapter; log_id 0: never seen
   std::uint64_t counter = 0;    // of the newest session of record.epoch that was asked for

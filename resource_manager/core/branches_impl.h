@@ -146,6 +146,8 @@ class Branches::Impl {
 
   // ---- sessions (sessions.cpp) ----------------------------------------------------------------
   std::optional<RefuseSession> refusal(const SessionRequested& request) const;
+  std::optional<RefuseSession> refusal_of_epoch(const SessionRequested& request,
+                                                const Node& node) const;
   void record_session(Node& node, const SessionRequested& request);
   void end_session(Node& node);
   void end_with_session(Branch& branch);

@@ -38,6 +38,13 @@ struct Requester {
   bool operator==(const Requester&) const = default;
 };
 
+// A log id that a node's log had until it was restored, and how far it had ended (rules 2 and 18).
+struct FormerLog {
+  LogId log_id;
+  TxnId low_water;
+  bool operator==(const FormerLog&) const = default;
+};
+
 // What is durably known of a coordinator's node (rules 2 and 18).
 struct NodeRecord {
   std::string node;
@@ -45,6 +52,7 @@ struct NodeRecord {
   std::uint64_t epoch = 0;
   std::uint64_t nonce = 0;
   TxnId low_water;
+  std::vector<FormerLog> former{};
   bool operator==(const NodeRecord&) const = default;
 };
 
@@ -71,6 +79,8 @@ struct SessionRequested {
   std::uint64_t nonce = 0;
   std::uint64_t counter = 0;
   bool rebuild = false;
+  std::vector<std::uint64_t> earlier{};  // nonces of the epochs before this one, newest first
+  std::vector<LogId> former{};           // ids that its log had until it was restored
 };
 struct ConnectionClosed {
   ConnectionId connection = 0;
@@ -189,7 +199,7 @@ struct AcceptSession {
 };                      // send Welcome
 struct RefuseSession {  // send Failure, close
   ConnectionId connection = 0;
-  enum class Why : std::uint8_t { stale, wrong_log } why = Why::stale;
+  enum class Why : std::uint8_t { stale, wrong_log, outdated } why = Why::stale;
   std::string text;
 };
 struct CloseConnection {

@@ -84,14 +84,14 @@ void Branches::Impl::on(AskOutcome event) {
   const Node* node = session_of_question(event.requester);
   if (!node) return;
   const std::optional<Gtrid> gtrid = Gtrid::decode(event.xid.gtrid);
-  const bool own = gtrid && event.xid.format_id == kFormatId && gtrid->node == node->record.node &&
-                   gtrid->log_id == node->record.log_id;
-  if (!own) return emit(AnswerEvidence{event.requester, Kind::impossible});
+  const TxnId* mark =
+      gtrid && event.xid.format_id == kFormatId ? mark_of(node->record, *gtrid) : nullptr;
+  if (!mark) return emit(AnswerEvidence{event.requester, Kind::impossible});
   if (const Branch* branch = find(event.xid)) {
     const bool in_doubt = branch->state == BranchState::prepared;
     return emit(AnswerEvidence{event.requester, in_doubt ? Kind::prepared : Kind::busy});
   }
-  if (gtrid->txn_id() < node->record.low_water) {  // its outcome row may be purged
+  if (gtrid->txn_id() < *mark) {  // its outcome row may be purged
     return emit(AnswerEvidence{event.requester, Kind::impossible});
   }
   emit(AnswerFromEvidence{event.requester, std::move(event.xid), false, event.store_id});

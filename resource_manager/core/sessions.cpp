@@ -1,4 +1,6 @@
 // Sessions (rules 2 and 15): one per coordinator's node, the newest; a newer one fences the older.
+#include <algorithm>
+
 #include "resource_manager/core/branches_impl.h"
 
 namespace twofold::resource_manager {
@@ -14,7 +16,44 @@ std::string hex(std::uint64_t value) {
   return text;
 }
 
+// Rule 2: whether the coordinator's log recorded the epoch that is known here. Of one so old that
+// Hello does not go back to it nothing can be said.
+bool may_have_recorded(const SessionRequested& request, const NodeRecord& known) {
+  const std::uint64_t back = request.epoch - known.epoch - 1;
+  if (back >= request.earlier.size()) return request.earlier.size() >= kEarlierEpochsMax;
+  return request.earlier[back] == known.nonce;
+}
+
+const FormerLog* former_of(const NodeRecord& node, LogId log_id) {
+  for (const FormerLog& log : node.former) {
+    if (log.log_id == log_id) return &log;
+  }
+  return nullptr;
+}
+
+// What the new record keeps of the logs that the coordinator's log has been, so that their branches
+// can still be ended and asked about.
+std::vector<FormerLog> former_logs(const NodeRecord& known, const std::vector<LogId>& named) {
+  std::vector<FormerLog> former;
+  for (const LogId log_id : named) {
+    FormerLog& log = former.emplace_back(FormerLog{log_id, {}});
+    const FormerLog* before = former_of(known, log_id);
+    if (log_id == known.log_id)
+      log.low_water = known.low_water;
+    else if (before)
+      log.low_water = before->low_water;
+  }
+  return former;
+}
+
 }  // namespace
+
+const TxnId* mark_of(const NodeRecord& node, const Gtrid& gtrid) {
+  if (gtrid.node != node.node) return nullptr;
+  if (gtrid.log_id == node.log_id) return &node.low_water;
+  const FormerLog* former = former_of(node, gtrid.log_id);
+  return former ? &former->low_water : nullptr;
+}
 
 void Branches::Impl::on(SessionRequested event) {
   if (std::optional<RefuseSession> no = refusal(event)) return emit(std::move(*no));
@@ -53,30 +92,49 @@ std::optional<RefuseSession> Branches::Impl::refusal(const SessionRequested& req
   const auto at = nodes_.find(request.node);
   if (at == nodes_.end() || at->second.record.log_id == LogId{}) return std::nullopt;
   const NodeRecord& known = at->second.record;
-  if (request.log_id != known.log_id) {
-    if (request.rebuild) return std::nullopt;
-    return refuse(Why::wrong_log,
-                  "node " + request.node + " is known here with log " + hex(known.log_id.value) +
-                      ", and the coordinator has log " + hex(request.log_id.value) +
-                      ": start it with its own log, or confirm the new one with --rebuild");
-  }
+  if (request.log_id == known.log_id) return refusal_of_epoch(request, at->second);
+  const bool restored =
+      std::find(request.former.begin(), request.former.end(), known.log_id) != request.former.end();
+  if (request.rebuild || restored) return std::nullopt;
+  return refuse(Why::wrong_log,
+                "node " + request.node + " is known here with log " + hex(known.log_id.value) +
+                    ", and the coordinator has log " + hex(request.log_id.value) +
+                    ": start it with its own log, or confirm the new one with --rebuild");
+}
+
+// Of the log that is known here. An epoch that was here and is not in the coordinator's log proves
+// that log an older copy, however high its own epoch has risen since (rule 2).
+std::optional<RefuseSession> Branches::Impl::refusal_of_epoch(const SessionRequested& request,
+                                                              const Node& node) const {
+  const NodeRecord& known = node.record;
+  auto refuse = [&](Why why, std::string text) {
+    return RefuseSession{request.connection, why, std::move(text)};
+  };
   const std::string epoch = "epoch " + std::to_string(request.epoch);
+  const std::string known_epoch = "epoch " + std::to_string(known.epoch);
   if (request.epoch < known.epoch) {
-    return refuse(Why::stale, epoch + " of node " + request.node + " is over: epoch " +
-                                  std::to_string(known.epoch) +
-                                  " has been here; another coordinator runs with a newer copy of "
-                                  "this log, or this log was restored from an older backup: start "
-                                  "the one with the newest log");
+    return refuse(Why::outdated, epoch + " of node " + request.node + " is over: " + known_epoch +
+                                     " has been here; another coordinator runs with a newer copy "
+                                     "of this log, or this log was restored from an older copy");
   }
-  if (request.epoch == known.epoch && request.nonce != known.nonce) {
-    return refuse(Why::stale, epoch + " of node " + request.node +
-                                  " has been here from another process: two coordinators run from "
-                                  "copies of one log; stop one of them");
+  if (request.epoch > known.epoch) {
+    if (may_have_recorded(request, known)) return std::nullopt;
+    return refuse(Why::outdated, known_epoch + " of node " + request.node +
+                                     " has been here, and the coordinator's log, in " + epoch +
+                                     ", did not record it: another coordinator runs with a newer "
+                                     "copy of this log, or this log was restored from an older "
+                                     "copy");
   }
-  if (request.epoch == known.epoch && request.counter <= at->second.counter) {
+  if (request.nonce != known.nonce) {
+    return refuse(Why::outdated, epoch + " of node " + request.node +
+                                     " has been here from another process: two coordinators run "
+                                     "from copies of one log, or this log was restored from an "
+                                     "older copy");
+  }
+  if (request.counter <= node.counter) {
     return refuse(Why::stale, "session " + std::to_string(request.counter) + " of node " +
                                   request.node + " is not newer than session " +
-                                  std::to_string(at->second.counter) + ": open a new one");
+                                  std::to_string(node.counter) + ": open a new one");
   }
   return std::nullopt;
 }
@@ -89,8 +147,13 @@ void Branches::Impl::record_session(Node& node, const SessionRequested& request)
   const bool same_log = request.log_id == known.log_id;
   node.counter = request.counter;
   if (same_log && request.epoch == known.epoch) return;
-  known = {request.node, request.log_id, request.epoch, request.nonce,
-           same_log ? known.low_water : TxnId{}};
+  std::vector<FormerLog> former = former_logs(known, request.former);
+  known = {request.node,
+           request.log_id,
+           request.epoch,
+           request.nonce,
+           same_log ? known.low_water : TxnId{},
+           std::move(former)};
   persist_node(node, true, false);
 }
 

@@ -34,7 +34,7 @@ Node* Branches::Impl::session_of_question(const Requester& requester) {
 }
 
 // Answers by itself, and returns none, what no branch can be meant by. Each coordinator sees only
-// its own branches: those of its node and log.
+// its own branches: those of its node and of what its log is or was.
 std::optional<Branches::Impl::Target> Branches::Impl::target(const Requester& requester,
                                                              const Xid& xid) {
   Node* node = session_of(requester);
@@ -44,11 +44,12 @@ std::optional<Branches::Impl::Target> Branches::Impl::target(const Requester& re
     answer(requester, Xa::er_inval, "not an xid that Twofold has made: " + to_text(xid));
     return std::nullopt;
   }
-  if (gtrid->node != node->record.node || gtrid->log_id != node->record.log_id) {
+  const TxnId* mark = mark_of(node->record, *gtrid);
+  if (!mark) {
     answer(requester, Xa::er_nota, "a branch of another node or log: " + to_text(xid));
     return std::nullopt;
   }
-  return Target{*node, find(xid), gtrid->txn_id() < node->record.low_water};
+  return Target{*node, find(xid), gtrid->txn_id() < *mark};
 }
 
 // As target(), for verbs that can do nothing without the branch or with one that is busy.

@@ -147,6 +147,7 @@ class Player {
     Words words(line);
     const std::string kind = words.next("an event");
     if (kind == "Crash") return bench().crash();
+    if (kind == "Restored") return bench().restore(number(words.next("an epoch")));
     if (kind == "Durable") return show(bench().durable(number(words.next("a ticket"))));
     if (kind == "Refused") return show(bench().refused(number(words.next("a ticket"))));
     show(bench().step(parse(kind, words)));

@@ -46,6 +46,7 @@ Recovered FakeLog::replay() const {
 
 Bench::Bench(Options options) : options_(std::move(options)) {
   epoch_ = {"node", LogId{77}, {1, nonce(1)}, {}};
+  log_since_[1] = epoch_.log_id;
   core_.emplace(options_, epoch_, Recovered{}, now_);
 }
 
@@ -100,6 +101,13 @@ void Bench::crash() {
   core_.emplace(options_, epoch_, log_.replay(), now_);
 }
 
+void Bench::restore(std::uint64_t certain_below) {
+  epoch_.former.push_back({epoch_.log_id, certain_below});
+  ++epoch_.log_id.value;
+  log_since_[epoch_.current.number + 1] = epoch_.log_id;
+  crash();
+}
+
 void Bench::link_all() {
   for (RmId rm = 0; rm < options_.resource_managers.size(); ++rm) {
     step(LinkUp{rm, 10 + rm, 500 + rm});
@@ -115,7 +123,9 @@ RmId Bench::rm(std::string_view name) const {
 }
 
 std::string Bench::gtrid(TxnId id) const {
-  return Gtrid{epoch_.log_id, id.epoch, nonce(id.epoch), id.sequence, epoch_.node}.encode();
+  const LogId log_id =
+      std::prev(log_since_.upper_bound(std::max<std::uint64_t>(id.epoch, 1)))->second;
+  return Gtrid{log_id, id.epoch, nonce(id.epoch), id.sequence, epoch_.node}.encode();
 }
 
 Xid Bench::xid(BranchKey branch, std::string_view rm) const {

@@ -36,7 +36,9 @@ class Bench {
   std::vector<Effect> refused(std::uint64_t ticket);
   std::vector<Effect> advance(Duration duration);  // ticks on the way, each when it is due
   void crash();                                    // what is not durable is gone; a new epoch
-  void link_all();                                 // all up, all scanned and empty; effects dropped
+  // As crash(), and the log was restored from a copy that is certain below that epoch (rule 2).
+  void restore(std::uint64_t certain_below);
+  void link_all();  // all up, all scanned and empty; effects dropped
 
   Coordinator& core() { return *core_; }
   const Options& options() const { return options_; }
@@ -52,6 +54,7 @@ class Bench {
 
   Options options_;
   Epoch epoch_;
+  std::map<std::uint64_t, LogId> log_since_;  // by the first epoch under that id
   FakeLog log_;
   Time now_{std::chrono::seconds{1}};
   std::map<std::uint64_t, Persist> waiting_;

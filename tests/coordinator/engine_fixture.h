@@ -80,12 +80,16 @@ class EngineTest : public ::testing::Test {
     ASSERT_TRUE(store) << store.error().message;
     coordinator::EngineOptions engine_options;
     engine_options.configuration = configuration();
+    engine_options.restored = std::exchange(restored, false);
     engine_ = std::make_unique<coordinator::Engine>(std::move(engine_options), std::move(*store));
     address_ = engine_->address();
     ended_ = false;
     thread_ = std::thread([this] {
-      engine_->run();
-      boost::asio::post(io, [this] { ended_ = true; });
+      const auto result = engine_->run();
+      boost::asio::post(io, [this, result] {
+        ended_ = true;
+        if (!result) ended_with_error_ = result.error();
+      });
     });
   }
   void start_and_link() {
@@ -195,6 +199,8 @@ class EngineTest : public ::testing::Test {
   std::string payments_address;  // empty: its own
   Address address_;
   bool ended_ = false;
+  std::optional<Error> ended_with_error_;  // what run() returned
+  bool restored = false;                   // of the next start only
 
  private:
   void join() {

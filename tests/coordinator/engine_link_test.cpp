@@ -1,5 +1,7 @@
 // Links that break, resource managers that refuse or talk nonsense, and recovery after a restart.
 
+#include <gmock/gmock.h>
+
 #include "coordinator/link.h"
 #include "tests/coordinator/engine_fixture.h"
 
@@ -55,6 +57,7 @@ TEST(Link, may_go_while_the_event_loop_goes_on) {
     const coordinator::Coordinator& settled_core() override { throw std::logic_error("unused"); }
     TxnId newest() const override { return {}; }
     void add_stats(wire::StatsAnswer&) override {}
+    void outdated(const std::string&, const std::string&) override {}
   } driver;
   boost::asio::ip::tcp::acceptor silent(driver.loop,
                                         {boost::asio::ip::make_address("127.0.0.1"), 0});
@@ -183,7 +186,7 @@ TEST_F(EngineLinkTest, sessions_rise_and_carry_the_identity_of_the_log) {
 }
 
 TEST_F(EngineLinkTest, a_refused_session_is_shown_with_its_reason_and_asked_for_again) {
-  orders.refuse_hello = {wire::FAILURE_STALE, "epoch 9 of this log has been seen, yours is 1"};
+  orders.refuse_hello = {wire::FAILURE_WRONG_LOG, "epoch 9 is of another log"};
   options.reconnect_max_ms = 50;
   start();
   TestClient client;
@@ -194,6 +197,74 @@ TEST_F(EngineLinkTest, a_refused_session_is_shown_with_its_reason_and_asked_for_
   });
   orders.refuse_hello = {};
   until([&] { return orders.count("recover") > 0; });
+}
+
+TEST_F(EngineLinkTest, hello_names_the_earlier_epochs_the_newest_first) {
+  start_and_link();
+  const std::uint64_t first = orders.hello().nonce();
+  EXPECT_EQ(orders.hello().earlier_size(), 0);
+  restart();
+  until([&] { return orders.connected() && orders.hello().epoch() == 2; });
+  const std::uint64_t second = orders.hello().nonce();
+  restart();
+  until([&] { return orders.connected() && orders.hello().epoch() == 3; });
+  EXPECT_THAT(orders.hello().earlier(), testing::ElementsAre(second, first));
+}
+
+// Rule 2: it ends without deciding anything more, and its log is marked, so that another start does
+// not make it look newer.
+TEST_F(EngineLinkTest, a_resource_manager_that_knows_a_newer_copy_ends_the_coordinator) {
+  start_and_link();
+  restart();
+  until([&] { return payments.connected() && payments.hello().epoch() == 2; });
+  crash();
+  orders.refuse_hello = {wire::FAILURE_OUTDATED, "epoch 2 was here with another nonce"};
+  start();
+  until([&] { return ended_; });
+  crash();
+  ASSERT_TRUE(ended_with_error_.has_value());
+  EXPECT_EQ(ended_with_error_->fault, Fault::outdated);
+  EXPECT_THAT(ended_with_error_->message,
+              testing::HasSubstr("resource manager orders says: epoch"));
+  EXPECT_THAT(ended_with_error_->message, testing::HasSubstr("--restored"));
+  auto store = LmdbDecisionStore::open(log());
+  ASSERT_TRUE(store) << store.error().message;
+  ASSERT_TRUE((*store)->info().backup.has_value());
+  EXPECT_EQ((*store)->info().backup->known_by, "orders");
+  EXPECT_EQ((*store)->info().backup->certain_below, 2u);  // the last one served before this one
+  EXPECT_TRUE((*store)->open_epoch().has_error());
+}
+
+TEST_F(EngineLinkTest, a_restored_log_rolls_back_only_what_it_can_be_certain_of) {
+  options.scan_period_ms = 20;
+  start_and_link();
+  const wire::Hello first = orders.hello();
+  const wire::Xid certain = orphan(70);
+  restart();
+  until([&] { return orders.connected() && orders.hello().epoch() == 2; });
+  until([&] { return orders.count("recover") > 1; });
+  const wire::Xid uncertain = orphan(71);
+  crash();
+  for (const wire::Xid& xid : {certain, uncertain}) {
+    orders.prepared[to_text(from_wire(xid).value())] = xid;
+  }
+  restored = true;
+  start();
+  until([&] { return orders.prepared.size() == 1; });
+  EXPECT_EQ(orders.hello().epoch(), 3u);
+  EXPECT_NE(orders.hello().log_id(), first.log_id());
+  EXPECT_THAT(orders.hello().former_logs(), testing::ElementsAre(first.log_id()));
+  const std::size_t scans = orders.count("recover");
+  until([&] { return orders.count("recover") > scans + 2; });
+  EXPECT_EQ(orders.prepared.count(to_text(from_wire(uncertain).value())), 1u);
+  EXPECT_EQ(orders.count("rollback"), 1u);
+  // Its own orphans it still rolls back, and later starts need no word of the operator.
+  const wire::Xid own = orphan(72);
+  crash();
+  orders.prepared[to_text(from_wire(own).value())] = own;
+  start();
+  until([&] { return orders.count("rollback") == 2; });
+  EXPECT_EQ(orders.prepared.count(to_text(from_wire(uncertain).value())), 1u);
 }
 
 TEST_F(EngineLinkTest, the_wrong_resource_manager_at_an_address_is_not_used) {

@@ -166,6 +166,114 @@ TEST_F(DecisionStoreTest, EpochsAscendAndAreRecordedWithTheirNonces) {
   EXPECT_THAT(problems(), IsEmpty());
 }
 
+// Rule 2: a copy that is marked as a backup opens no epoch until it is restored.
+TEST_F(DecisionStoreTest, ABackupStartsOnlyWhenItIsRestored) {
+  write(mutations(ServedEpoch{1}));
+  write(LogRecord{commit_record({1, 2}, origin_)});
+  const auto copy = root_.path() / "deep" / "copy";
+  store_.reset();
+  const auto made = LmdbDecisionStore::back_up(directory(), copy);
+  ASSERT_TRUE(made) << made.error().message;
+  ASSERT_TRUE(made->backup.has_value());
+  EXPECT_EQ(made->backup->known_by, "");
+  EXPECT_EQ(made->backup->certain_below, 1u);
+  EXPECT_GT(made->backup->wall_us, 0);
+  EXPECT_EQ(made->log_id, origin_.log_id);
+  EXPECT_EQ(made->map_bytes, kMapBytes);
+  EXPECT_FALSE(fs::exists(copy.parent_path() / "copy.partial"));
+
+  reopen();  // the log itself goes on as before
+  EXPECT_FALSE(store_->info().backup);
+  ASSERT_TRUE(store_->open_epoch());
+
+  store_ = must(LmdbDecisionStore::open(copy));
+  const auto refused = store_->open_epoch();
+  ASSERT_TRUE(refused.has_error());
+  EXPECT_EQ(refused.error().fault, Fault::invalid);
+  EXPECT_THAT(refused.error().message, HasSubstr("--restored"));
+  EXPECT_EQ(store_->info().epochs.size(), 1u) << "an attempt leaves nothing behind";
+
+  const auto before = store_->restore();
+  ASSERT_TRUE(before) << before.error().message;
+  EXPECT_EQ(*before, (FormerLog{origin_.log_id, 1}));
+  const auto epoch = store_->open_epoch();
+  ASSERT_TRUE(epoch) << epoch.error().message;
+  EXPECT_NE(epoch->log_id, origin_.log_id);
+  EXPECT_EQ(epoch->current.number, 2u);
+  EXPECT_THAT(epoch->earlier, ElementsAre(EpochRef{1, origin_.nonce}));
+  EXPECT_THAT(epoch->former, ElementsAre(*before));
+  EXPECT_EQ(replay().commits.size(), 1u);
+
+  // And all of that is durable.
+  store_.reset();
+  store_ = must(LmdbDecisionStore::open(copy));
+  EXPECT_EQ(store_->info().log_id, epoch->log_id);
+  EXPECT_THAT(store_->info().former, ElementsAre(*before));
+  EXPECT_FALSE(store_->info().backup);
+  store_.reset();
+  const auto inspection = inspect(copy);
+  ASSERT_TRUE(inspection);
+  EXPECT_THAT(verify(*inspection), IsEmpty());
+}
+
+// Abort is presumed below the last epoch that was served: a copy that was started before anybody
+// knew it for one has raised its epoch, not its knowledge.
+TEST_F(DecisionStoreTest, StartsThatServedNobodyMakeNothingCertain) {
+  write(mutations(ServedEpoch{1}));
+  for (int starts = 0; starts < 3; ++starts) {
+    reopen();
+    ASSERT_TRUE(store_->open_epoch());
+  }
+  reopen();
+  const auto before = store_->restore();
+  ASSERT_TRUE(before);
+  EXPECT_EQ(before->certain_below, 1u);
+  write(mutations(BackupMark{1, 0, "payments"}));  // it turned out to be an older copy itself
+  reopen();
+  EXPECT_THAT(store_->open_epoch().error().message, HasSubstr("payments knows a later epoch"));
+  const auto again = store_->restore();
+  ASSERT_TRUE(again);
+  EXPECT_EQ(again->certain_below, 0u);
+  EXPECT_THAT(store_->info().former, ElementsAre(*before, *again));
+}
+
+TEST_F(DecisionStoreTest, ABackupLeavesAloneWhatIsThere) {
+  const auto copy = root_.path() / "copy";
+  store_.reset();
+  fs::create_directory(copy);
+  EXPECT_EQ(LmdbDecisionStore::back_up(directory(), copy).error().fault, Fault::exists);
+  EXPECT_TRUE(fs::is_empty(copy));
+  fs::remove(copy);
+  fs::create_directory(root_.path() / "copy.partial");
+  EXPECT_EQ(LmdbDecisionStore::back_up(directory(), copy).error().fault, Fault::exists);
+  fs::remove(root_.path() / "copy.partial");
+  EXPECT_EQ(LmdbDecisionStore::back_up(root_.path() / "nothing", copy).error().fault,
+            Fault::not_found);
+  EXPECT_FALSE(fs::exists(copy));
+  EXPECT_FALSE(fs::exists(root_.path() / "copy.partial"));
+}
+
+TEST_F(DecisionStoreTest, ABackupWithoutRoomLeavesNothingBehind) {
+  store_.reset();
+  FileSizeLimit limit(fs::file_size(directory() / "data.mdb") / 2);
+  EXPECT_TRUE(LmdbDecisionStore::back_up(directory(), root_.path() / "copy").has_error());
+  EXPECT_FALSE(fs::exists(root_.path() / "copy"));
+  EXPECT_FALSE(fs::exists(root_.path() / "copy.partial"));
+}
+
+TEST_F(DecisionStoreTest, RestoringNeedsRoomAndIsAllOrNothing) {
+  reopen();
+  {
+    FileSizeLimit limit(fs::file_size(directory() / "data.mdb") / 2);
+    const auto restored = store_->restore();
+    ASSERT_TRUE(restored.has_error());
+    EXPECT_EQ(restored.error().fault, Fault::full);
+  }
+  reopen();
+  EXPECT_EQ(store_->info().log_id, origin_.log_id);
+  EXPECT_THAT(store_->info().former, IsEmpty());
+}
+
 TEST_F(DecisionStoreTest, AnEpochNeedsRoom) {
   FileSizeLimit limit(fs::file_size(directory() / "data.mdb") / 2);
   const auto epoch = store_->open_epoch();

@@ -17,6 +17,7 @@ namespace twofold {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 using namespace test;
 namespace fs = std::filesystem;
 
@@ -70,7 +71,7 @@ class LogTool : public ::testing::Test {
 TEST_F(LogTool, HelpExplains) {
   const auto help = run("--help");
   EXPECT_EQ(help.status, 0);
-  for (const char* word : {"init", "dump", "verify", "Exit status"}) {
+  for (const char* word : {"init", "backup", "dump", "verify", "Exit status"}) {
     EXPECT_THAT(help.output, HasSubstr(word));
   }
   EXPECT_THAT(run("init --help").output, HasSubstr("--map-mib"));
@@ -145,6 +146,53 @@ TEST_F(LogTool, DumpAndVerifyWorkBesideAnOpenLog) {
   EXPECT_EQ(run("dump " + directory()).status, 0);
   EXPECT_EQ(run("verify " + directory()).status, 0);
   EXPECT_TRUE((*store)->open_epoch().has_value());  // and the log is as usable as before
+}
+
+TEST_F(LogTool, BackupCopiesBesideAnOpenLogAndTheMarkIsShown) {
+  fill();
+  auto store = LmdbDecisionStore::open(directory());
+  ASSERT_TRUE(store.has_value());
+  const auto copy = (root_.path() / "copy").string();
+  const auto made = run("backup " + directory() + " " + copy);
+  EXPECT_EQ(made.status, 0) << made.output;
+  EXPECT_THAT(made.output, HasSubstr("--restored"));
+  EXPECT_TRUE((*store)->open_epoch().has_value());  // and the log is as usable as before
+
+  const auto verified = run("verify " + copy);
+  EXPECT_EQ(verified.status, 0) << verified.output;
+  EXPECT_THAT(verified.output, HasSubstr("marked as a backup, made by twofold-log backup at 20"));
+  const auto dump = run("dump " + copy);
+  EXPECT_EQ(dump.status, 0) << dump.output;
+  EXPECT_THAT(dump.output, HasSubstr("BACKUP, made by"));
+  EXPECT_THAT(dump.output, HasSubstr("transactions (4)"));
+  const auto json = boost::json::parse(run("dump --json " + copy).output).as_object();
+  EXPECT_EQ(json.at("backup").at("known_by"), "");
+  EXPECT_THAT(run("verify " + directory()).output, Not(HasSubstr("backup")));
+
+  const auto again = run("backup " + directory() + " " + copy);
+  EXPECT_EQ(again.status, 1);
+  EXPECT_THAT(again.output, HasSubstr("nothing was changed"));
+  // A backup of a backup is one.
+  EXPECT_EQ(run("backup " + copy + " " + copy + "2").status, 0);
+  EXPECT_THAT(run("verify " + copy + "2").output, HasSubstr("marked as a backup"));
+}
+
+TEST_F(LogTool, ARestoredLogShowsWhatItWas) {
+  fill();
+  LogId before;
+  {
+    auto store = LmdbDecisionStore::open(directory());
+    ASSERT_TRUE(store.has_value());
+    before = (*store)->info().log_id;
+    ASSERT_TRUE((*store)->restore());
+  }
+  char id[20];
+  std::snprintf(id, sizeof(id), "%016llx", static_cast<unsigned long long>(before.value));
+  const auto dump = run("dump " + directory());
+  EXPECT_EQ(dump.status, 0) << dump.output;  // rows of the former log id are the log's own
+  EXPECT_THAT(dump.output, HasSubstr(std::string("restored from log id ") + id));
+  const auto json = boost::json::parse(run("dump --json " + directory()).output).as_object();
+  EXPECT_EQ(json.at("former").at(0).at("log_id"), id);
 }
 
 TEST_F(LogTool, VerifyNamesDamagedRows) {

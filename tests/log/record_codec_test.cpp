@@ -39,6 +39,11 @@ TEST(RecordCodec, EveryRecordComesBackAsItWas) {
   expect_round_trip(heuristic_key(heuristic.xid), heuristic);
   expect_round_trip("identity", LogIdentity{"main", {42}, kLogFormat});
   expect_round_trip(epoch_key(7), EpochRef{7, ~std::uint64_t{0}});
+  expect_round_trip("served", ServedEpoch{~std::uint64_t{0}});
+  expect_round_trip("backup", BackupMark{1'700'000'000'000'000, 7, ""});
+  expect_round_trip("backup", BackupMark{-1, 0, "payments"});
+  expect_round_trip("former", FormerLogs{{{42}, 7}, {{~std::uint64_t{0}}, 0}});
+  expect_round_trip("former", FormerLogs{});
   const TxnId floor{2, 99};
   const auto decoded = decode_row("floor", encode_floor("floor", floor));
   ASSERT_TRUE(decoded.has_value());

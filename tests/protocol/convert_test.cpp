@@ -77,6 +77,7 @@ TEST(Convert, EveryFailureBecomesAFault) {
       {wire::FAILURE_HANDSHAKE, Fault::invalid},
       {wire::FAILURE_STALE, Fault::exists},
       {wire::FAILURE_WRONG_LOG, Fault::invalid},
+      {wire::FAILURE_OUTDATED, Fault::outdated},
       {wire::FAILURE_NOT_HERE, Fault::not_found},
       {wire::FAILURE_BUSY, Fault::busy},
       {wire::FAILURE_SHUTDOWN, Fault::closed},

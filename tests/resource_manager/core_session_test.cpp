@@ -31,6 +31,47 @@ TEST(Session, TheSameEpochNeedsNoRecord) {
   EXPECT_EQ(summary(core.step(core.hello(1, 1))), "AcceptSession");
 }
 
+// An epoch that was here and that the coordinator's log did not record: it is an older copy, also
+// when its own starts have raised its epoch above that.
+TEST(Session, RefusesAnOlderCopyOfTheLog) {
+  Core core(Core::default_options(), {{}, {{"n1", kLog, kEpoch, kNonce, {}}}});
+  auto refused = [&](std::uint64_t epoch, std::uint64_t nonce, std::vector<std::uint64_t> earlier,
+                     const std::string& word) {
+    SessionRequested hello = core.hello(1, 1);
+    hello.epoch = epoch;
+    hello.nonce = nonce;
+    hello.earlier = std::move(earlier);
+    core.step(std::move(hello));
+    EXPECT_EQ(summary(core.effects), "RefuseSession");
+    EXPECT_EQ(core.last<RefuseSession>().why, RefuseSession::Why::outdated);
+    EXPECT_THAT(core.last<RefuseSession>().text, HasSubstr(word));
+  };
+  ASSERT_EQ(kEpoch, 3u);
+  refused(2, 12, {11}, "epoch 2 of node n1 is over: epoch 3 has been here");
+  refused(3, kNonce + 1, {12, 11}, "two coordinators");
+  refused(4, 14, {13, 12, 11}, "epoch 3 of node n1 has been here, and");
+  refused(6, 16, {15, 14, 13, 12, 11}, "did not record it");
+  refused(6, 16, {15, 14}, "did not record it");  // it must go back as far as it can
+  refused(6, 16, {}, "did not record it");
+}
+
+TEST(Session, TakesEveryLaterEpochOfALogThatRecordedTheKnownOne) {
+  for (const std::vector<std::uint64_t>& earlier :
+       {std::vector<std::uint64_t>{kNonce, 12, 11},
+        {14, kNonce, 12, 11},
+        {14, kNonce},
+        // Too far back to be told.
+        std::vector<std::uint64_t>(kEarlierEpochsMax, 99)}) {
+    Core core(Core::default_options(), {{}, {{"n1", kLog, kEpoch, kNonce, {}}}});
+    SessionRequested hello = core.hello(1, 1);
+    const bool too_far = earlier.size() == kEarlierEpochsMax;
+    hello.epoch = kEpoch + (too_far ? earlier.size() + 1 : earlier[0] == kNonce ? 1 : 2);
+    hello.nonce = 5;
+    hello.earlier = earlier;
+    EXPECT_EQ(summary(core.step(hello)), "PersistNode") << earlier.size();
+  }
+}
+
 TEST(Session, RefusesWhatIsStale) {
   Core core(Core::default_options(), {{}, {{"n1", kLog, kEpoch, kNonce, {}}}});
   auto refused = [&](SessionRequested hello, const std::string& word) {
@@ -39,12 +80,6 @@ TEST(Session, RefusesWhatIsStale) {
     EXPECT_EQ(core.last<RefuseSession>().why, RefuseSession::Why::stale);
     EXPECT_THAT(core.last<RefuseSession>().text, HasSubstr(word));
   };
-  SessionRequested hello = core.hello(1, 1);
-  hello.epoch = kEpoch - 1;
-  refused(hello, "epoch 2 of node n1 is over");
-  hello = core.hello(1, 1);
-  hello.nonce = kNonce + 1;
-  refused(hello, "two coordinators");
   EXPECT_EQ(summary(core.step(core.hello(1, 5))), "AcceptSession");
   refused(core.hello(2, 5), "not newer than session 5");
   refused(core.hello(2, 4), "not newer");
@@ -73,6 +108,43 @@ TEST(Session, RefusesAnotherLogUnlessRebuilt) {
   EXPECT_EQ(summary(core.step(core.start(make_xid(1, "n1", LogId{0xb2}, 1), {}))), "Run");
 }
 
+// A restored log has a new id and names its former ones: the operator has confirmed it already.
+TEST(Session, TakesARestoredLogAndKeepsTheMarksOfWhatItWas) {
+  const LogId restored{0xb2};
+  Recovered recovered{{{make_xid(9), write_locks({"a"}), Time{}}},
+                      {{"n1", kLog, kEpoch, kNonce, {kEpoch, 8}, {{LogId{0x77}, {1, 4}}}}}};
+  Core core(Core::default_options(), std::move(recovered));
+  SessionRequested hello = core.hello(1, 1);
+  hello.log_id = restored;
+  hello.former = {LogId{0x66}};
+  EXPECT_EQ(summary(core.step(hello)), "RefuseSession");
+  hello.former = {LogId{0x77}, LogId{0x88}, kLog};
+  EXPECT_EQ(summary(core.step(hello)), "PersistNode");
+  EXPECT_EQ(core.last<PersistNode>().record,
+            (NodeRecord{"n1",
+                        restored,
+                        kEpoch,
+                        kNonce,
+                        {},
+                        {{LogId{0x77}, {1, 4}}, {LogId{0x88}, {}}, {kLog, {kEpoch, 8}}}}));
+  core.step(Persisted{core.last<PersistNode>().ticket});
+  EXPECT_EQ(summary(core.effects), "AcceptSession");
+
+  // What the log was begun as can be ended and asked about, as far as its own mark allows.
+  core.step(core.commit(make_xid(9)));
+  EXPECT_EQ(summary(core.effects), "PersistCommit");
+  core.step(core.commit(make_xid(7)));
+  EXPECT_EQ(core.code(), Xa::ok);  // below the former mark: it ended
+  core.step(core.commit(make_xid(10)));
+  EXPECT_EQ(core.code(), Xa::er_nota);
+  EXPECT_EQ(summary(core.step(AskOutcome{core.ask(), make_xid(7), 0})), "AnswerEvidence");
+  EXPECT_EQ(summary(core.step(AskOutcome{core.ask(), make_xid(10), 0})), "AnswerFromEvidence");
+  core.step(core.start(make_xid(11), {}));
+  EXPECT_EQ(core.code(), Xa::er_inval);  // nothing new is begun in it
+  core.step(core.commit(make_xid(7, "n1", LogId{0x99})));
+  EXPECT_EQ(core.code(), Xa::er_nota);
+}
+
 TEST(Session, RefusesAHelloWithoutNodeOrLog) {
   Core core;
   for (const std::string& node : {std::string{}, std::string(33, 'x')}) {
@@ -88,6 +160,7 @@ TEST(Session, AHigherEpochKeepsTheMark) {
   Core core(Core::default_options(), {{}, {{"n1", kLog, kEpoch, kNonce, {kEpoch, 8}}}});
   SessionRequested hello = core.hello(1, 1);
   hello.epoch = kEpoch + 1;
+  hello.earlier = {kNonce};
   hello.nonce = 5;
   core.step(hello);
   EXPECT_EQ(core.last<PersistNode>().record, (NodeRecord{"n1", kLog, kEpoch + 1, 5, {kEpoch, 8}}));
@@ -221,6 +294,7 @@ TEST(Session, TheFenceWaitsForTheRecordToo) {
   core.run(kSessionOne, write_locks({"a"}));
   SessionRequested hello = core.hello(2, 1);
   hello.epoch = kEpoch + 1;
+  hello.earlier = {kNonce};
   core.step(hello);
   ASSERT_EQ(summary(core.effects), "CloseConnection, PersistNode");
   const std::uint64_t ticket = core.last<PersistNode>().ticket;

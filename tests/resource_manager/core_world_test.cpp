@@ -313,7 +313,8 @@ class World {
     if (one.connection != 0 && chance(50)) close(one);
     lost(one.connection);
     one.connection = ++connection_;
-    step(SessionRequested{one.connection, one.node, kLog, one.epoch, kNonce, ++one.counter, false});
+    step(SessionRequested{one.connection, one.node, kLog, one.epoch, kNonce, ++one.counter, false,
+                          std::vector<std::uint64_t>(one.epoch - 1, kNonce)});
   }
   void open_session() {
     Coordinator& one = any();

@@ -51,6 +51,7 @@ inline wire::Hello coordinator_hello(std::uint64_t session, std::uint64_t epoch 
   hello.set_epoch(epoch);
   hello.set_nonce(kNonce);
   hello.set_session(session);
+  while (hello.earlier_size() + 1 < static_cast<int>(epoch)) hello.add_earlier(kNonce);
   return hello;
 }
 inline wire::Hello client_hello() {

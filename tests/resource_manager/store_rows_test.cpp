@@ -106,6 +106,10 @@ TEST(StoreRows, OutcomeKeysOfDifferentXidsDiffer) {
 TEST(StoreRows, NodeRecordsComeBack) {
   const NodeRecord record{"main", LogId{7}, 3, ~0ull, TxnId{2, 40}};
   EXPECT_EQ(decode_node("main", encode_node(record)), record);
+  NodeRecord restored = record;
+  restored.former = {{LogId{8}, {1, 2}}, {LogId{9}, {}}};
+  EXPECT_EQ(decode_node("main", encode_node(restored)), restored);
+  EXPECT_FALSE(decode_node("main", encode_node(restored) + "x"));
   EXPECT_FALSE(decode_node("main", encode_node(record).substr(1)));
   EXPECT_FALSE(decode_node("main", ""));
 }
