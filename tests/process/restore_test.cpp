@@ -30,6 +30,7 @@ class RestoreTest : public ClusterTest {
     const Operation put{"put", {{"key", Value{key}}, {"value", Value{std::int64_t{1}}}}};
     client::Transaction transaction;
     transaction.branches = {{one, {put}}, {other, {put}}};
+    transaction.wait_for_end = true;  // the stores show it by then
     client::Options options = client_options();
     options.give_up = give_up;
     return client::Client(options).submit(std::move(transaction)).outcome.verdict;

@@ -42,6 +42,8 @@ wire::Frame hello() {
   hello.set_expects("payments");
   hello.set_heartbeat_ms(1000);
   hello.set_frame_bytes_max(kFrameBytesMaxDefault);
+  hello.add_earlier(0x9b9c9d9e9fa0a1a2);
+  hello.add_earlier(0x8b8c8d8e8f909192);
   return frame;
 }
 

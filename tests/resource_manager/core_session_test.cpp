@@ -137,7 +137,7 @@ TEST(Session, TakesARestoredLogAndKeepsTheMarksOfWhatItWas) {
   EXPECT_EQ(core.code(), Xa::ok);  // below the former mark: it ended
   core.step(core.commit(make_xid(10)));
   EXPECT_EQ(core.code(), Xa::er_nota);
-  EXPECT_EQ(summary(core.step(AskOutcome{core.ask(), make_xid(7), 0})), "AnswerEvidence");
+  EXPECT_EQ(summary(core.step(AskOutcome{core.ask(), make_xid(7), 0})), "evidence=impossible");
   EXPECT_EQ(summary(core.step(AskOutcome{core.ask(), make_xid(10), 0})), "AnswerFromEvidence");
   core.step(core.start(make_xid(11), {}));
   EXPECT_EQ(core.code(), Xa::er_inval);  // nothing new is begun in it
