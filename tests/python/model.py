@@ -1,0 +1,60 @@
+"""What a participant knows: branches, sessions, nodes."""
+import json
+import time
+
+import wire_pb2 as wire
+from xa import XA_RBROLLBACK
+
+WAITING, ACTIVE, DOOMED, READ_ONLY = "waiting", "active", "doomed", "read-only"  # not voted, or nothing durable
+PREPARING, PREPARED, COMMITTING = "preparing", "prepared", "committing"
+
+
+class Branch:
+    def __init__(self, xid, session, interactive=False, age_ms=0):
+        self.xid, self.session, self.interactive = xid, session, interactive
+        self.born = time.monotonic() - age_ms / 1000
+        self.state, self.code = WAITING, XA_RBROLLBACK  # code: what a doomed branch answers
+        self.locks, self.writes, self.work_items = {}, {}, 0
+        self.threads = {}      # (connection, thread): JOINED or SUSPENDED
+        self.deadline = None
+        self.voted = 0.0       # wall clock
+        self.running = None    # the future of its write, while the state is PREPARING or COMMITTING
+        self.runner = None     # the session whose verb that is
+        self.rollbacks, self.commits = [], []  # verbs that wait for that write
+
+    def age_ms(self):
+        return max(0, int((time.time() - self.voted) * 1000))
+
+
+class Session:
+    """Of one coordinator, on one connection (§ Sessions)."""
+
+    def __init__(self, connection, hello):
+        self.connection = connection
+        self.node = hello.node.encode()
+        self.log_id, self.epoch, self.nonce, self.counter = hello.log_id, hello.epoch, hello.nonce, hello.session
+        self.ended = False
+        self.scan = None     # what an open scan still has to tell
+        self.waits = set()   # the waits told last
+
+
+class Node:
+    """What is kept of a coordinator's node."""
+
+    def __init__(self, log_id, epoch, nonce, low_water=(0, 0)):
+        self.log_id, self.epoch, self.nonce, self.low_water = log_id, epoch, nonce, tuple(low_water)
+        self.newest_session = 0  # seen by this process
+
+    def statement(self, name):
+        what = json.dumps([self.log_id, self.epoch, self.nonce, self.low_water])
+        return "INSERT OR REPLACE INTO nodes VALUES (?, ?)", [name, what]
+
+
+class Verb:
+    """A question of a coordinator or client, answered once."""
+
+    def __init__(self, connection, request):
+        self.connection, self.request, self.session = connection, request, connection.session
+
+    def answer(self, code, text="", **fields):
+        self.connection.send(self.request, branch_answer=wire.BranchAnswer(code=code, text=text, **fields))
