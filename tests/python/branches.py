@@ -8,6 +8,7 @@ import asyncio
 import json
 import logging
 import os
+import random
 import secrets
 import signal
 import time
@@ -20,7 +21,7 @@ from locks import LockTable, Wanted
 from model import (ACTIVE, COMMITTING, DOOMED, PREPARED, PREPARING, READ_ONLY, WAITING, Branch, Node, Session)
 from work import NotUnderstood, do_work, locks_of, take_apart, value_message
 from xa import (XA_HEURCOM, XA_OK, XA_RBDEADLOCK, XA_RBINTEGRITY, XA_RBROLLBACK, XA_RBTIMEOUT, XA_RBTRANSIENT,
-                XA_RDONLY, XA_RETRY, XAER_DUPID, XAER_INVAL, XAER_NOTA, XAER_PROTO, Xid)
+                XA_RDONLY, XA_RETRY, XAER_DUPID, XAER_INVAL, XAER_NOTA, XAER_PROTO, Xid, is_xid)
 
 FENCE_S, LOCK_TIMEOUT_S, WAITS_S = 2.0, 10.0, 0.02
 BRANCHES_MAX = 100_000
@@ -37,6 +38,7 @@ class Participant:
         self.incarnation = secrets.randbits(63) + 1
         self.locks = LockTable()
         self.branches, self.sessions = {}, {}
+        self.newest_rollback = None  # of a prepared branch: its future
         self.clients = ClientPart(self)
         self.counts = dict.fromkeys(("started", "committed", "rolled_back", "read_only", "refused"), 0)
         self.store_id = int(disk.rows("SELECT value FROM meta WHERE name = 'store_id'")[0][0])
@@ -81,19 +83,18 @@ class Participant:
         old = self.sessions.get(name)
         self.sessions[name] = connection.session = session
         if old:
-            self.end_session(old)
-            old.connection.fail(wire.FAILURE_STALE, f"session {hello.session} has begun")
-        node, durable = self.nodes.get(name), None
+            old.connection.fail(wire.FAILURE_STALE, f"session {hello.session} has begun")  # and ends it
+        node = self.nodes.get(name)
         if not node or (node.log_id, node.epoch) != (hello.log_id, hello.epoch):
             low_water = node.low_water if node and node.log_id == hello.log_id else (0, 0)
             node = self.nodes[name] = Node(hello.log_id, hello.epoch, hello.nonce, low_water)
-            durable = self.disk.write(node.statement(name))
+            node.durable = self.disk.write(node.statement(name))
         node.newest_session = hello.session
         running = [branch.running for branch in self.branches.values() if branch.xid.node == name and branch.running]
 
         async def ready():
-            if durable:
-                await durable
+            if node.durable:  # perhaps not yet, if an earlier Hello brought it
+                await asyncio.wait([node.durable])
             if running:
                 await asyncio.wait(running, timeout=FENCE_S)
 
@@ -157,10 +158,14 @@ class Participant:
             return verb.answer(XAER_DUPID, "this branch is here already")
         if len(self.branches) >= BRANCHES_MAX:
             return verb.answer(XA_RBTRANSIENT, f"{BRANCHES_MAX} branches are here already")
+        if not m.remaining_ms:
+            return verb.answer(XA_RBTIMEOUT, "no time is left")
+        if m.then not in (wire.THEN_NOTHING, wire.THEN_PREPARE, wire.THEN_COMMIT_ONE_PHASE):
+            return verb.answer(XAER_INVAL, f"then = {m.then}")
         try:
             operations = take_apart(m.work)
             modes = locks_of(operations)
-        except NotUnderstood as error:
+        except NotUnderstood as error:  # it has no locks to keep, so there is no need for a branch
             return verb.answer(XA_RBINTEGRITY, refusals=[error.refusal])
         self.counts["started"] += 1
         interactive = not m.work and m.then == wire.THEN_NOTHING
@@ -182,7 +187,7 @@ class Participant:
             self.locks.release(victim.branch)
         if branch in self.locks.waiting:
             wanted.timer = asyncio.get_running_loop().call_later(
-                LOCK_TIMEOUT_S, lambda: self.stop_waiting(wanted, XA_RBTIMEOUT))
+                LOCK_TIMEOUT_S * random.uniform(1, 1.25), lambda: self.stop_waiting(wanted, XA_RBTIMEOUT))
 
     def stop_waiting(self, wanted, code):
         if self.locks.waiting.get(wanted.branch) is wanted:
@@ -201,7 +206,7 @@ class Participant:
         branch.state = ACTIVE
         if refusals:
             self.counts["refused"] += 1
-            self.doom(branch, XA_RBINTEGRITY)
+            self.doom(branch, XA_RBINTEGRITY, refusals)
             if m.then == wire.THEN_COMMIT_ONE_PHASE:
                 self.drop(branch)
             return verb.answer(XA_RBINTEGRITY, refusals=refusals)
@@ -226,9 +231,9 @@ class Participant:
             branch.work_items += 1
         return encoded, refusals
 
-    def doom(self, branch, code):
+    def doom(self, branch, code, refusals=()):
         """From now on it can only be rolled back, by its coordinator; until then it keeps its locks."""
-        branch.state, branch.code, branch.writes = DOOMED, code, {}
+        branch.state, branch.no, branch.writes = DOOMED, (code, refusals), {}
         branch.deadline.cancel()
 
     def expire(self, branch):
@@ -259,24 +264,25 @@ class Participant:
         for again in branch.rollbacks[1:]:
             again.answer(XA_OK)
 
-    def lost_work(self, branch, m):
-        """As Prepare and a one-phase Commit ask: the code to answer, or None to go on."""
+    def may_commit(self, verb, branch, m):
+        """What Prepare and a one-phase Commit ask first. False: it is answered."""
         if branch.threads:
-            return XAER_PROTO
-        if branch.state == DOOMED:
-            return branch.code
-        if m.incarnation != self.incarnation or m.work_items != branch.work_items:
+            verb.answer(XAER_PROTO, "a client's thread has not ended its part")
+        elif m.incarnation != self.incarnation or m.work_items != branch.work_items:
             self.roll_back(branch)
-            return XA_RBROLLBACK
-        return None
+            verb.answer(XA_RBROLLBACK, "work was lost: try again")
+        else:
+            return True
+        return False
 
     def prepare(self, verb, branch, m):
-        if branch.state not in (ACTIVE, DOOMED):
-            return verb.answer(XAER_PROTO, f"it is {branch.state}")
-        code = self.lost_work(branch, m)
-        if code is not None:
-            return verb.answer(code)
-        self.vote(verb, branch, m.read_only_vote)
+        if branch.state == DOOMED:
+            code, refusals = branch.no
+            verb.answer(code, "it can only be rolled back", refusals=refusals)
+        elif branch.state != ACTIVE:
+            verb.answer(XAER_PROTO, f"it is {branch.state}")
+        elif self.may_commit(verb, branch, m):
+            self.vote(verb, branch, m.read_only_vote)
 
     def commit(self, verb, branch, m):
         if branch.state == PREPARED and not m.one_phase:
@@ -286,13 +292,9 @@ class Participant:
             self.locks.release(branch)  # who takes them is queued behind (rule 13)
         elif branch.state == COMMITTING:
             branch.commits.append(verb)
-        elif branch.state in (ACTIVE, DOOMED) and m.one_phase:
-            code = self.lost_work(branch, m)
-            if code is None:
-                return self.commit_one_phase(verb, branch)
-            if branch.state == DOOMED and code != XAER_PROTO:
-                self.drop(branch)
-            verb.answer(code)
+        elif branch.state == ACTIVE and m.one_phase:
+            if self.may_commit(verb, branch, m):
+                self.commit_one_phase(verb, branch)
         else:
             verb.answer(XAER_PROTO, f"it is {branch.state}")
 
@@ -334,7 +336,7 @@ class Participant:
             verb.answer(XA_OK)
 
     def roll_back_prepared(self, verb, branch):
-        self.disk.write(("DELETE FROM prepared WHERE xid = ?", [branch.xid.text()]))
+        self.newest_rollback = self.disk.write(("DELETE FROM prepared WHERE xid = ?", [branch.xid.text()]))
         self.roll_back(branch)
         verb.answer(XA_OK)
 
@@ -345,7 +347,7 @@ class Participant:
         verb.answer(XA_OK)
 
     def forget(self, verb, branch, _):
-        verb.answer(XAER_PROTO, "it has not ended heuristically")
+        verb.answer(XAER_NOTA, "no branch ends heuristically here")
 
     def verb(self, kind, verb, m):
         """Prepare, Commit, Rollback, Release, Forget: what they have in common."""
@@ -369,9 +371,11 @@ class Participant:
 
     # -- Recover, AskOutcome, Mark, Waits
 
-    def recover(self, connection, request, m):
+    async def recover(self, connection, request, m):
         session = connection.session
         if m.start:
+            if self.newest_rollback:  # a crash might bring back what this scan does not list
+                await asyncio.wait([self.newest_rollback])
             branches = [branch for branch in self.branches.values() if branch.xid.node == session.node
                         and (branch.state == PREPARED or self.busy(branch))]
             session.scan = deque(sorted(branches, key=lambda branch: branch.xid.key()))
@@ -389,6 +393,9 @@ class Participant:
         connection.send(request, recover_answer=answer)
 
     def evidence(self, session, m):
+        """None: it is no xid at all."""
+        if not is_xid(m.xid):
+            return None
         try:
             xid = Xid(m.xid)
         except ValueError:

@@ -4,7 +4,7 @@ import asyncio
 import wire_pb2 as wire
 from model import ACTIVE, DOOMED
 from work import NotUnderstood, locks_of, take_apart
-from xa import XA_OK, XA_RBINTEGRITY, XA_RBROLLBACK, XA_RETRY, XAER_INVAL, XAER_NOTA, XAER_PROTO, Xid
+from xa import XA_OK, XA_RBINTEGRITY, XA_RBROLLBACK, XA_RETRY, XAER_INVAL, XAER_NOTA, XAER_PROTO, Xid, is_xid
 
 JOINED, SUSPENDED = "joined", "suspended"
 
@@ -34,10 +34,12 @@ class ClientPart:
             await asyncio.wait(before)
         if verb.connection.over:
             return
+        if not is_xid(m.xid) or kind == "end" and m.flag not in (wire.End.SUCCESS, wire.End.FAIL, wire.End.SUSPEND):
+            return verb.answer(XAER_INVAL, "not an xid, or a flag that is not known")
         try:
             branch = self.participant.branches.get(Xid(m.xid).key())
-        except ValueError as error:
-            return verb.answer(XAER_INVAL, str(error))
+        except ValueError:
+            branch = None
         if not branch:
             return verb.answer(XAER_NOTA, "no such branch here")
         if self.participant.busy(branch):
@@ -65,7 +67,7 @@ class ClientPart:
         elif part != JOINED:
             return verb.answer(XAER_PROTO, "this thread has not joined it")
         if branch.state == DOOMED:
-            return verb.answer(branch.code, "it can only be rolled back")
+            return verb.answer(branch.no[0], "it can only be rolled back")
         if kind != "execute":
             return verb.answer(XA_OK)
         await self.execute(verb, branch, m)
@@ -75,7 +77,7 @@ class ClientPart:
             operations = take_apart(m.work)
             modes = locks_of(operations)
         except NotUnderstood as error:
-            self.participant.doom(branch, XA_RBINTEGRITY)
+            self.participant.doom(branch, XA_RBINTEGRITY, [error.refusal])
             return verb.answer(XA_RBINTEGRITY, refusals=[error.refusal])
         got = asyncio.get_running_loop().create_future()
         verb.connection.executes.add(branch)
@@ -91,7 +93,9 @@ class ClientPart:
             results, refusals = self.participant.work(branch, operations, verb)
             code = XA_RBINTEGRITY if refusals else XA_OK
         if branch.state == ACTIVE and code != XA_OK:
-            self.participant.doom(branch, code)
+            self.participant.doom(branch, code, refusals)
+            if not refusals:  # a deadlock or a time-out: nothing that it saw is committed, so nothing is kept
+                self.participant.locks.release(branch)
         verb.answer(code, results=results if code == XA_OK else b"", refusals=refusals)
 
     def left(self, connection):

@@ -121,7 +121,9 @@ class Connection:
 
     def take(self, frame):
         kind = frame.WhichOneof("body")
-        message = getattr(frame, kind) if kind else None
+        if not kind:
+            return self.fail(wire.FAILURE_UNKNOWN_MESSAGE, "a frame without a message, or with one that is not known")
+        message = getattr(frame, kind)
         if not self.role:
             if kind != "hello":
                 return self.fail(wire.FAILURE_HANDSHAKE, "Hello must come first")
@@ -135,7 +137,7 @@ class Connection:
         if not self.welcomed or kind == "hello":
             return self.fail(wire.FAILURE_HANDSHAKE, "wait for Welcome, and say Hello once")
         if kind not in INSPECTION | (SESSION_ONLY if self.session else CLIENT_ONLY):
-            return self.fail(wire.FAILURE_UNKNOWN_MESSAGE, f"'{kind or 'unknown'}' does not belong here")
+            return self.fail(wire.FAILURE_UNKNOWN_MESSAGE, f"'{kind}' does not belong here")
         if kind == "mark":
             return self.participant.mark(self.session, message)
         if not frame.request:
@@ -151,9 +153,12 @@ class Connection:
         elif kind in CLIENT_ONLY:
             participant.clients.take(kind, Verb(self, request), message)
         elif kind == "recover":
-            participant.recover(self, request, message)
+            asyncio.create_task(participant.recover(self, request, message))
         elif kind == "ask_outcome":
-            self.send(request, evidence=wire.Evidence(kind=participant.evidence(self.session, message)))
+            evidence = participant.evidence(self.session, message)
+            if evidence is None:
+                return self.refuse(request, "not an xid")
+            self.send(request, evidence=wire.Evidence(kind=evidence))
         elif kind == "scan":
             asyncio.create_task(inspection.scan(participant, self, request, message))
         elif kind == "locks":

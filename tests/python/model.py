@@ -13,7 +13,8 @@ class Branch:
     def __init__(self, xid, session, interactive=False, age_ms=0):
         self.xid, self.session, self.interactive = xid, session, interactive
         self.born = time.monotonic() - age_ms / 1000
-        self.state, self.code = WAITING, XA_RBROLLBACK  # code: what a doomed branch answers
+        self.state = WAITING
+        self.no = (XA_RBROLLBACK, [])  # what dooms it: code, refusals
         self.locks, self.writes, self.work_items = {}, {}, 0
         self.threads = {}      # (connection, thread): JOINED or SUSPENDED
         self.deadline = None
@@ -44,6 +45,7 @@ class Node:
     def __init__(self, log_id, epoch, nonce, low_water=(0, 0)):
         self.log_id, self.epoch, self.nonce, self.low_water = log_id, epoch, nonce, tuple(low_water)
         self.newest_session = 0  # seen by this process
+        self.durable = None      # the future of its newest log or epoch
 
     def statement(self, name):
         what = json.dumps([self.log_id, self.epoch, self.nonce, self.low_water])

@@ -1,4 +1,6 @@
 """Work, results and refusals (docs/protocol.md), with the operations of docs/store.md."""
+import json
+
 from google.protobuf.message import DecodeError
 
 import wire_pb2 as wire
@@ -10,7 +12,7 @@ FOR_PEOPLE = 200  # characters of a found or wanted value that a refusal shows
 
 class NotUnderstood(Exception):
     def __init__(self, index, op, why, key=""):
-        self.refusal = wire.Refusal(operation=index, op=op, check="invalid", key=key, value=why)
+        self.refusal = wire.Refusal(operation=index, op=op, check="invalid", key=key, limit=why)
 
 
 # operation: (locks exclusively, arguments that must be there, arguments that may be)
@@ -76,14 +78,14 @@ def do_work(operations, data, writes):
     for index, (name, arguments) in enumerate(operations):
         key = arguments["key"]
         found = writes[key] if key in writes else data.get(key)
-        result, failed = None, None
+        result, failed = None, []  # (check, what was asked for)
         if name == "get":
             result = found
         elif name == "put":
             writes[key] = arguments["value"]
         elif name == "insert":
             if found is not None:
-                failed = "present", ""
+                failed = [("present", "")]
             else:
                 writes[key] = arguments["value"]
         elif name == "erase":
@@ -92,31 +94,31 @@ def do_work(operations, data, writes):
                 writes[key] = None
         elif name == "expect":
             if found != arguments["value"]:
-                failed = "expect", arguments["value"]
+                failed = [("expect", for_people(arguments["value"]))]
         elif found is None:
-            failed = "absent", ""
+            failed = [("absent", str(arguments["by"]))]
         elif not isinstance(found, int):
-            failed = "type", "integer"
+            failed = [("type", "int64")]
         else:
             result = found + arguments["by"]
             if not -2**63 <= result < 2**63:
-                failed = "overflow", arguments["by"]
-            elif result < arguments.get("min", result):
-                failed = "min", arguments["min"]
-            elif result > arguments.get("max", result):
-                failed = "max", arguments["max"]
-            else:
+                failed = [("overflow", str(arguments["by"]))]
+            if result < arguments.get("min", result):
+                failed.append(("min", str(arguments["min"])))
+            if result > arguments.get("max", result):
+                failed.append(("max", str(arguments["max"])))
+            if not failed:
                 writes[key] = result
-        if failed:
-            check, limit = failed
-            refusals.append(wire.Refusal(operation=index, op=name, check=check, key=key, value=for_people(found),
-                                         limit=for_people(limit)))
+        value = "" if found is None else for_people(found)
+        refusals += [wire.Refusal(operation=index, op=name, check=check, key=key, value=value, limit=limit)
+                     for check, limit in failed]
         results.append(None if failed else result)
     return results, refusals[:REFUSALS_MAX]
 
 
 def for_people(value):
-    return "" if value is None else str(value)[:FOR_PEOPLE]
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= FOR_PEOPLE else text[:FOR_PEOPLE] + "…"
 
 
 def value_message(value):

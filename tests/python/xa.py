@@ -11,12 +11,17 @@ XAER_NOTA, XAER_INVAL, XAER_PROTO, XAER_DUPID = -4, -5, -6, -8
 FORMAT_ID = 1415008070
 
 
+def is_xid(message):
+    """Whether it is any xid at all, by X/Open's rules."""
+    return message.format_id >= 0 and 1 <= len(message.gtrid) <= 64 and len(message.bqual) <= 64
+
+
 class Xid:
     """An xid of Twofold's; ValueError for any other."""
 
     def __init__(self, message):
         gtrid, bqual = message.gtrid, message.bqual
-        if message.format_id != FORMAT_ID or not 33 <= len(gtrid) <= 64 or not 3 <= len(bqual) <= 64:
+        if not is_xid(message) or message.format_id != FORMAT_ID or len(gtrid) < 33:
             raise ValueError("not an xid of Twofold's")
         self.gtrid, self.bqual = gtrid, bqual
         self.log_id, self.epoch, self.nonce, self.sequence = struct.unpack(">QQQQ", gtrid[:32])
