@@ -71,6 +71,8 @@ class LockTable:
             for key in sorted(waiter.missing):
                 for branch in self.right_before(waiter, key):
                     if branch.xid.gtrid == wanted.branch.xid.gtrid:
+                        if branch is not wanted.branch:  # a sibling: nobody else can make way
+                            return [wanted]
                         path = [waiter]
                         while came_from[path[-1]]:
                             path.append(came_from[path[-1]])
