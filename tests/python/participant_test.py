@@ -119,7 +119,10 @@ class Cluster:
         return {entry["key"]: entry["value"] for entry in scanned}
 
     def left_over(self):
-        left = [("coordinator", self.twofold("list", "--coordinator", self.addresses["coordinator"]))]
+        coordinator = ["--coordinator", self.addresses["coordinator"]]
+        numbers = self.twofold("stats", "coordinator", *coordinator)["coordinator"]["numbers"]
+        left = [("coordinator", self.twofold("list", *coordinator)),
+                ("coordinator", {name: numbers[name] for name in ("heuristics", "alarms") if numbers[name]})]
         for name in self.names:
             left.append((name, self.twofold("locks", name, *self.addressed(name))))
             left.append((name, self.twofold("in-doubt", name, *self.addressed(name))))
@@ -266,7 +269,7 @@ class ParticipantTest(unittest.TestCase):
             self.left = self.cluster.left_over()
             return not any(what for _, what in self.left)
         try:
-            eventually(quiet, "no transaction, no lock, nothing in doubt")
+            eventually(quiet, "no transaction, no lock, nothing in doubt, no branch that ended against the decision")
         except AssertionError as error:
             self.fail(f"{error}: {self.left}\n{self.cluster.logs()}")
 
