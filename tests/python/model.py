@@ -5,7 +5,7 @@ import time
 import wire_pb2 as wire
 from xa import XA_RBROLLBACK
 
-WAITING, ACTIVE, DOOMED, READ_ONLY = "waiting", "active", "doomed", "read-only"  # not voted, or nothing durable
+WAITING, ACTIVE, DOOMED, READ_ONLY = "waiting", "active", "rollback-only", "read-only"  # not voted, or nothing durable
 PREPARING, PREPARED, COMMITTING = "preparing", "prepared", "committing"
 
 

@@ -330,6 +330,59 @@ class TransfersWhileProcessesAreKilled(ParticipantTest):
         self.expect_books(transactions, outcomes)
 
 
+class InteractiveTransactions(ParticipantTest):
+    """The work comes from a client, over a connection of its own to each participant."""
+
+    def client(self, *arguments):
+        ran = subprocess.run([OPTIONS.bin / "twofold", *arguments, "--coordinator",
+                              self.cluster.addresses["coordinator"], "--json"],
+                             capture_output=True, text=True, timeout=PATIENCE_S)
+        self.assertTrue(ran.stdout, ran.stderr)
+        return json.loads(ran.stdout)
+
+    def begin(self):
+        return self.client("begin")["id"]
+
+    def add(self, transaction, name, by):
+        self.client("enlist", transaction, name)
+        work = [{"op": "add", "key": account(1), "by": by, "min": 0}]
+        return self.client("work", transaction, name, json.dumps(work))
+
+    def commit(self, transaction, *names):
+        counts = [argument for name in names for argument in ("--works", f"{name}=1")]
+        return self.client("commit", transaction, *counts, "--wait")["outcome"]
+
+    def balances(self):
+        return [self.cluster.content(name)[account(1)] for name in ("left", PARTICIPANT)]
+
+    def test_transfer(self):
+        transaction = self.begin()
+        self.assertEqual(self.add(transaction, "left", 5)["results"], [BALANCE + 5])
+        self.assertEqual(self.add(transaction, PARTICIPANT, -5)["results"], [BALANCE - 5])
+        self.assertEqual(self.balances(), [BALANCE, BALANCE])
+        self.assertEqual(self.commit(transaction, "left", PARTICIPANT), "committed")
+        self.assertEqual(self.balances(), [BALANCE + 5, BALANCE - 5])
+        self.expect_quiet()
+
+    def test_work_that_fails_is_not_committed(self):
+        transaction = self.begin()
+        self.add(transaction, "left", 5)
+        self.assertEqual(self.add(transaction, PARTICIPANT, -BALANCE - 1)["code"], "XA_RBINTEGRITY")
+        self.assertEqual(self.commit(transaction, "left", PARTICIPANT), "aborted")
+        self.assertEqual(self.balances(), [BALANCE, BALANCE])
+        self.expect_quiet()
+
+    def test_work_that_a_crash_lost_is_not_committed(self):
+        transaction = self.begin()
+        self.add(transaction, "left", 5)
+        self.add(transaction, PARTICIPANT, -5)
+        self.cluster.kill(PARTICIPANT)
+        self.cluster.start(PARTICIPANT)
+        self.assertEqual(self.commit(transaction, "left", PARTICIPANT), "aborted")
+        self.assertEqual(self.balances(), [BALANCE, BALANCE])
+        self.expect_quiet()
+
+
 class CrashPoints(ParticipantTest):
     def crash(self, point, transaction):
         self.cluster.kill(PARTICIPANT)
