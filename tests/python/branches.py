@@ -162,16 +162,17 @@ class Participant:
             return verb.answer(XA_RBTIMEOUT, "no time is left")
         if m.then not in (wire.THEN_NOTHING, wire.THEN_PREPARE, wire.THEN_COMMIT_ONE_PHASE):
             return verb.answer(XAER_INVAL, f"then = {m.then}")
+        if m.interactive and (m.work or m.then != wire.THEN_NOTHING):
+            return verb.answer(XAER_INVAL, "an interactive branch has no work of its own and does not vote yet")
         try:
             operations = take_apart(m.work)
             modes = locks_of(operations)
         except NotUnderstood as error:  # it has no locks to keep, so there is no need for a branch
             return verb.answer(XA_RBINTEGRITY, refusals=[error.refusal])
         self.counts["started"] += 1
-        interactive = not m.work and m.then == wire.THEN_NOTHING
-        branch = self.branches[xid.key()] = Branch(xid, session, interactive, m.age_ms)
+        branch = self.branches[xid.key()] = Branch(xid, session, m.interactive, m.age_ms)
         branch.deadline = asyncio.get_running_loop().call_later(m.remaining_ms / 1000, self.expire, branch)
-        if interactive:
+        if m.interactive:
             branch.state = ACTIVE
             return verb.answer(XA_OK)
         self.take_locks(branch, modes, lambda code: self.started(verb, m, branch, operations, code))
@@ -292,6 +293,10 @@ class Participant:
             self.locks.release(branch)  # who takes them is queued behind (rule 13)
         elif branch.state == COMMITTING:
             branch.commits.append(verb)
+        elif branch.state == DOOMED and m.one_phase:
+            code, refusals = branch.no
+            self.roll_back(branch)
+            verb.answer(code, "it could only be rolled back", refusals=refusals)
         elif branch.state == ACTIVE and m.one_phase:
             if self.may_commit(verb, branch, m):
                 self.commit_one_phase(verb, branch)
