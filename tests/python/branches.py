@@ -24,7 +24,7 @@ from xa import (XA_HEURCOM, XA_OK, XA_RBDEADLOCK, XA_RBINTEGRITY, XA_RBROLLBACK,
                 XA_RDONLY, XA_RETRY, XAER_DUPID, XAER_INVAL, XAER_NOTA, XAER_PROTO, Xid, is_xid)
 
 FENCE_S, LOCK_TIMEOUT_S, WAITS_S = 2.0, 10.0, 0.02
-BRANCHES_MAX = 100_000
+BRANCHES_MAX, EARLIER_MAX = 100_000, 1_000
 CRASH_POINTS = "before-vote", "after-vote", "before-commit", "after-commit"
 
 log = logging.getLogger("participant")
@@ -67,14 +67,20 @@ class Participant:
         if not node:
             return None
         if node.log_id != hello.log_id:
-            return None if hello.rebuild else (wire.FAILURE_WRONG_LOG, (
+            return None if hello.rebuild or node.log_id in hello.former_logs else (wire.FAILURE_WRONG_LOG, (
                 f"node '{hello.node}' is known here with another log, {node.log_id:016x}: "
                 "an address or a log is wrong; if the log is new on purpose, start it with --rebuild"))
-        if hello.epoch < node.epoch or hello.epoch == node.epoch and hello.nonce != node.nonce:
-            return wire.FAILURE_STALE, f"epoch {node.epoch} of this log is known here: an older copy of it runs"
-        if hello.epoch == node.epoch and hello.session <= node.newest_session:
-            return wire.FAILURE_STALE, f"session {node.newest_session} of this epoch is known here"
-        return None
+        if hello.epoch == node.epoch and hello.nonce == node.nonce:
+            newer = hello.session > node.newest_session
+            return None if newer else (wire.FAILURE_STALE, f"session {node.newest_session} is known here")
+        ago = hello.epoch - node.epoch  # earlier[0] is of one epoch ago
+        if 1 <= ago <= len(hello.earlier):
+            recorded = hello.earlier[ago - 1] == node.nonce
+        else:
+            recorded = ago > len(hello.earlier) >= EARLIER_MAX  # too long ago to tell
+        return None if recorded else (wire.FAILURE_OUTDATED, (
+            f"epoch {node.epoch} has been here, and the log of node '{hello.node}' did not record it: it is an older "
+            "copy, or another one runs"))
 
     def begin_session(self, connection, hello):
         """Fences the older session at once. What is awaited then must end before Welcome: a new log or epoch
@@ -86,8 +92,7 @@ class Participant:
             old.connection.fail(wire.FAILURE_STALE, f"session {hello.session} has begun")  # and ends it
         node = self.nodes.get(name)
         if not node or (node.log_id, node.epoch) != (hello.log_id, hello.epoch):
-            low_water = node.low_water if node and node.log_id == hello.log_id else (0, 0)
-            node = self.nodes[name] = Node(hello.log_id, hello.epoch, hello.nonce, low_water)
+            node = self.nodes[name] = (node or Node(hello.log_id, 0, 0)).after(hello)
             node.durable = self.disk.write(node.statement(name))
         node.newest_session = hello.session
         running = [branch.running for branch in self.branches.values() if branch.xid.node == name and branch.running]
@@ -354,17 +359,22 @@ class Participant:
     def forget(self, verb, branch, _):
         verb.answer(XAER_NOTA, "no branch ends heuristically here")
 
+    def mark_for(self, session, xid):
+        """The low-water mark of the xid's log; None: it is not the session's own."""
+        return self.nodes[session.node].mark_of(xid.log_id) if xid.node == session.node else None
+
     def verb(self, kind, verb, m):
         """Prepare, Commit, Rollback, Release, Forget: what they have in common."""
         try:
             xid = Xid(m.xid)
         except ValueError as error:
             return verb.answer(XAER_INVAL, str(error))
-        if (xid.node, xid.log_id) != (verb.session.node, verb.session.log_id):
+        mark = self.mark_for(verb.session, xid)
+        if mark is None:
             return verb.answer(XAER_NOTA, "a branch of another node or log")
         branch = self.branches.get(xid.key())
         if not branch:
-            ended = xid.txn < self.nodes[verb.session.node].low_water
+            ended = xid.txn < mark
             if ended and (kind == "rollback" or kind == "commit" and not m.one_phase):
                 return verb.answer(XA_OK, "ended")
             if kind == "rollback" and xid.key() in self.outcomes:
@@ -405,12 +415,13 @@ class Participant:
             xid = Xid(m.xid)
         except ValueError:
             return wire.Evidence.IMPOSSIBLE
-        if (xid.node, xid.log_id) != (session.node, session.log_id):
+        mark = self.mark_for(session, xid)
+        if mark is None:
             return wire.Evidence.IMPOSSIBLE
         branch = self.branches.get(xid.key())
         if branch:
             return wire.Evidence.PREPARED if branch.state == PREPARED else wire.Evidence.BUSY
-        if xid.txn < self.nodes[session.node].low_water or m.store_id not in (0, self.store_id):
+        if xid.txn < mark or m.store_id not in (0, self.store_id):
             return wire.Evidence.IMPOSSIBLE
         return wire.Evidence.COMMITTED if xid.key() in self.outcomes else wire.Evidence.NONE
 

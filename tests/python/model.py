@@ -40,15 +40,28 @@ class Session:
 
 
 class Node:
-    """What is kept of a coordinator's node."""
+    """What is kept of a coordinator's node. `former`: the logs before a restored one, as {log id: low-water mark}."""
 
-    def __init__(self, log_id, epoch, nonce, low_water=(0, 0)):
+    def __init__(self, log_id, epoch, nonce, low_water=(0, 0), former=()):
         self.log_id, self.epoch, self.nonce, self.low_water = log_id, epoch, nonce, tuple(low_water)
+        self.former = {log: tuple(mark) for log, mark in former}
         self.newest_session = 0  # seen by this process
         self.durable = None      # the future of its newest log or epoch
 
+    def mark_of(self, log_id):
+        """The low-water mark of its log or a former one; None: not a log of this node."""
+        return self.low_water if log_id == self.log_id else self.former.get(log_id)
+
+    def after(self, hello):
+        """The same with a newer log or epoch."""
+        former = {log: self.mark_of(log) or (0, 0) for log in hello.former_logs}
+        if hello.log_id == self.log_id:
+            former = {**self.former, **former}
+        low_water = self.low_water if hello.log_id == self.log_id else (0, 0)
+        return Node(hello.log_id, hello.epoch, hello.nonce, low_water, former.items())
+
     def statement(self, name):
-        what = json.dumps([self.log_id, self.epoch, self.nonce, self.low_water])
+        what = json.dumps([self.log_id, self.epoch, self.nonce, self.low_water, list(self.former.items())])
         return "INSERT OR REPLACE INTO nodes VALUES (?, ?)", [name, what]
 
 

@@ -210,7 +210,7 @@ class ExchangeOfTheDocument(unittest.TestCase):
         peer.sendall(frame(hello=wire.Hello(version=1, role=wire.ROLE_COORDINATOR, name="other", session=1, **other)))
         self.answer(file)
         peer.sendall(frame(request=1, start=wire.Start(
-            xid=wire.Xid(format_id=1415008070, gtrid=struct.pack(">QQQQ", 1, 1, 1, 1) + b"other", bqual=b"\0\0payments"),
+            xid=wire.Xid(format_id=1415008070, gtrid=struct.pack(">QQQQ", 1, 1, 1, 1) + b"other", bqual=b"\0\0pay"),
             remaining_ms=60_000, then=wire.THEN_COMMIT_ONE_PHASE, work=wire.Work(operations=[wire.Operation(
                 name="put", arguments=[wire.Argument(name="key", value=wire.Value(text="customer/c-1")),
                                        wire.Argument(name="value", value=wire.Value(integer=balance))])
