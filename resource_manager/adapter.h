@@ -3,7 +3,8 @@
 // programs link only what they need.
 //
 // Threads: every call comes on the engine's thread and must not block for long; a driver that
-// blocks belongs on a pool of its own. Completions are posted to the engine's thread through Host.
+// blocks belongs on a pool (adapters/blocking.h). Completions are posted to the engine's thread
+// through Host. docs/adding_a_resource_manager.md explains step by step what a kind owes.
 #pragma once
 
 #include <functional>
@@ -59,11 +60,16 @@ class Adapter {
   // Called after each batch of effects: what persist() took in may have waited for it, so that one
   // turn of the engine goes to the disk as one group.
   virtual void flush() = 0;
-  virtual Evidence evidence(const Xid& xid) = 0;  // of a branch that is not here
 
-  // At most `bytes_max` of keys and values, or less if `scan` asks for less.
-  virtual Result<wire::ScanAnswer> scan(const wire::Scan& scan,
-                                        std::uint64_t bytes_max) = 0;  // unsupported: has no keys
+  // Questions: `done` is called once, on the engine's thread, at once or later; after stop()
+  // perhaps never.
+  //
+  // Of a branch that is not here. It must see every commit that has been told (Persisted).
+  virtual void evidence(const Xid& xid, std::function<void(Evidence)> done) = 0;
+  // Whole branches only. At most `bytes_max` of keys and values, or less if `scan` asks for less.
+  // unsupported: this kind has no keys.
+  virtual void scan(const wire::Scan& scan, std::uint64_t bytes_max,
+                    std::function<void(Result<wire::ScanAnswer>)> done) = 0;
   virtual void add_stats(wire::StatsAnswer& stats) const = 0;
 };
 

@@ -117,10 +117,17 @@ void Engine::on(PersistNode&& effect) {
 }
 
 void Engine::on(AnswerFromEvidence&& effect) {
+  if (stopped_) return;
   if (effect.store_id != 0 && effect.store_id != adapter_.store_id()) {
     return outlet_->answer(effect.requester, wire::Evidence::IMPOSSIBLE);
   }
-  const bool committed = adapter_.evidence(effect.xid) == Evidence::committed;
+  const Xid xid = std::move(effect.xid);
+  adapter_.evidence(xid, [this, effect = std::move(effect)](Evidence found) {
+    answer_from(effect, found == Evidence::committed);
+  });
+}
+
+void Engine::answer_from(const AnswerFromEvidence& effect, bool committed) {
   if (!effect.rollback) {
     return outlet_->answer(effect.requester,
                            committed ? wire::Evidence::COMMITTED : wire::Evidence::NONE);

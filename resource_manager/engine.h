@@ -83,6 +83,7 @@ class Engine final : public Host {
   void on(Answer&& effect) { outlet_->answer(std::move(effect)); }
   void on(AnswerRecover&& effect) { outlet_->answer(std::move(effect)); }
   void on(AnswerFromEvidence&& effect);
+  void answer_from(const AnswerFromEvidence& effect, bool committed);
   void on(AnswerEvidence&& effect);
   void on(ReportWaits&& effect) { outlet_->report(effect); }
   void on(AnswerFailure&& effect) { outlet_->answer(effect); }

@@ -239,15 +239,20 @@ void Server::inspect(Peer& peer, const wire::Frame& frame) {
   send(peer, out);
 }
 
+// The answer may come later, when the asker has gone.
 void Server::on_scan(Peer& peer, std::uint64_t request, const wire::Scan& scan) {
   std::uint64_t limit = std::min(options_.scan_bytes_max, peer.frame_bytes_max);
   limit -= std::min(limit, kAnswerOverheadBytes);
-  Result<wire::ScanAnswer> scanned = engine_.adapter().scan(scan, limit);
-  if (!scanned) return send_failure(peer, request, scanned.error().message);
-  wire::Frame out;
-  out.set_request(request);
-  *out.mutable_scan_answer() = std::move(*scanned);
-  send(peer, out);
+  auto done = [this, id = peer.id, request](Result<wire::ScanAnswer> scanned) {
+    Peer* asker = find(id);
+    if (asker == nullptr || asker->stage == Stage::ended) return;
+    if (!scanned) return send_failure(*asker, request, scanned.error().message);
+    wire::Frame out;
+    out.set_request(request);
+    *out.mutable_scan_answer() = std::move(*scanned);
+    send(*asker, out);
+  };
+  engine_.adapter().scan(scan, limit, std::move(done));
 }
 
 }  // namespace twofold::resource_manager

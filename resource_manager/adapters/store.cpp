@@ -91,9 +91,13 @@ class Store final : public Adapter {
   void persist(PersistRollback effect) override;
   void persist(PersistNode effect) override;
   void flush() override;
-  Evidence evidence(const Xid& xid) override;
-
-  Result<wire::ScanAnswer> scan(const wire::Scan& scan, std::uint64_t bytes_max) override;
+  void evidence(const Xid& xid, std::function<void(Evidence)> done) override {
+    done(evidence(xid));
+  }
+  void scan(const wire::Scan& scan, std::uint64_t bytes_max,
+            std::function<void(Result<wire::ScanAnswer>)> done) override {
+    done(this->scan(scan, bytes_max));
+  }
   void add_stats(wire::StatsAnswer& stats) const override;
 
  private:
@@ -109,6 +113,8 @@ class Store final : public Adapter {
     std::uint64_t promised = 0;
   };
 
+  Evidence evidence(const Xid& xid);
+  wire::ScanAnswer scan(const wire::Scan& scan, std::uint64_t bytes_max);
   std::uint64_t promise_for(const WriteSet& writes) const;
   bool room_for(const WriteSet& writes, std::uint64_t bytes) const;
   std::optional<Refusal> too_large(const WriteSet& writes) const;
@@ -396,7 +402,7 @@ Evidence Store::evidence(const Xid& xid) {
 }
 
 // From the durable snapshot alone: what the overlay has is still among the prepared branches there.
-Result<wire::ScanAnswer> Store::scan(const wire::Scan& scan, std::uint64_t bytes_max) {
+wire::ScanAnswer Store::scan(const wire::Scan& scan, std::uint64_t bytes_max) {
   const std::uint64_t limit =
       scan.bytes_max() == 0 ? bytes_max : std::min<std::uint64_t>(scan.bytes_max(), bytes_max);
   const std::string& prefix = scan.prefix();

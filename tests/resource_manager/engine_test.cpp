@@ -55,11 +55,12 @@ class ScriptedAdapter final : public Adapter {
     if (!writes_) return;
     for (std::uint64_t ticket : std::exchange(tickets_, {})) host_->post(Persisted{ticket});
   }
-  Evidence evidence(const Xid& xid) override {
-    return committed_.contains(xid) ? Evidence::committed : Evidence::none;
+  void evidence(const Xid& xid, std::function<void(Evidence)> done) override {
+    done(committed_.contains(xid) ? Evidence::committed : Evidence::none);
   }
-  Result<wire::ScanAnswer> scan(const wire::Scan&, std::uint64_t) override {
-    return Error{Fault::unsupported, "has no keys"};
+  void scan(const wire::Scan&, std::uint64_t,
+            std::function<void(Result<wire::ScanAnswer>)> done) override {
+    done(Error{Fault::unsupported, "has no keys"});
   }
   void add_stats(wire::StatsAnswer&) const override {}
 

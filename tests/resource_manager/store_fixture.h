@@ -168,7 +168,17 @@ class StoreTest : public ::testing::Test {
   wire::ScanAnswer scan(const std::string& prefix = "", std::uint64_t bytes_max = 1u << 20) {
     wire::Scan question;
     question.set_prefix(prefix);
-    return store_->scan(question, bytes_max).value();
+    return scan(question, bytes_max);
+  }
+  wire::ScanAnswer scan(const wire::Scan& question, std::uint64_t bytes_max) {
+    std::optional<wire::ScanAnswer> answer;
+    store_->scan(question, bytes_max, [&](auto scanned) { answer = std::move(scanned).value(); });
+    return answer.value();
+  }
+  Evidence evidence(const Xid& xid) {
+    std::optional<Evidence> found;
+    store_->evidence(xid, [&](Evidence told) { found = told; });
+    return found.value();
   }
 
   static constexpr BranchId kReader = 1'000'000;

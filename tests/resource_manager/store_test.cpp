@@ -201,15 +201,15 @@ TEST_F(StoreTest, EveryCommitLeavesEvidence) {
   commit_at_once(1, {put("a", number(1))});
   run(2, {put("b", number(1))});
   ASSERT_TRUE(prepare(2));
-  EXPECT_EQ(store_->evidence(make_xid(2)), Evidence::none);
+  EXPECT_EQ(evidence(make_xid(2)), Evidence::none);
   ASSERT_TRUE(commit(2));
   for (BranchId branch : {1, 2}) {
-    EXPECT_EQ(store_->evidence(make_xid(branch)), Evidence::committed);
+    EXPECT_EQ(evidence(make_xid(branch)), Evidence::committed);
   }
-  EXPECT_EQ(store_->evidence(make_xid(3)), Evidence::none);
-  EXPECT_EQ(store_->evidence(make_xid(1, 4)), Evidence::none);
+  EXPECT_EQ(evidence(make_xid(3)), Evidence::none);
+  EXPECT_EQ(evidence(make_xid(1, 4)), Evidence::none);
   reopen();
-  EXPECT_EQ(store_->evidence(make_xid(2)), Evidence::committed);
+  EXPECT_EQ(evidence(make_xid(2)), Evidence::committed);
 }
 
 TEST_F(StoreTest, AMarkPurgesWhatIsBelowItAndIsKept) {
@@ -221,10 +221,10 @@ TEST_F(StoreTest, AMarkPurgesWhatIsBelowItAndIsKept) {
   store_->persist(PersistNode{3, record, false, true});
   store_->flush();
   ASSERT_TRUE(persisted());
-  EXPECT_EQ(store_->evidence(make_xid(1)), Evidence::none);
-  EXPECT_EQ(store_->evidence(make_xid(2)), Evidence::none);
-  EXPECT_EQ(store_->evidence(make_xid(3)), Evidence::committed);
-  EXPECT_EQ(store_->evidence(make_xid(4)), Evidence::committed);
+  EXPECT_EQ(evidence(make_xid(1)), Evidence::none);
+  EXPECT_EQ(evidence(make_xid(2)), Evidence::none);
+  EXPECT_EQ(evidence(make_xid(3)), Evidence::committed);
+  EXPECT_EQ(evidence(make_xid(4)), Evidence::committed);
   reopen();
   EXPECT_EQ(recovered_.nodes, (std::vector<NodeRecord>{record}));
 }
@@ -256,7 +256,7 @@ TEST_F(StoreTest, ScanIsBoundedAndSaysSo) {
   EXPECT_TRUE(answer.truncated());
   wire::Scan asked;
   asked.set_bytes_max(800);
-  EXPECT_TRUE(store_->scan(asked, 1u << 20).value().truncated());
+  EXPECT_TRUE(scan(asked, 1u << 20).truncated());
 }
 
 TEST_F(StoreTest, StatsCountKeysAndForcedWrites) {
