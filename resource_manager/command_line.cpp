@@ -19,7 +19,7 @@ struct Number {
   const char* help;
 };
 constexpr Number kNumbers[] = {
-    {"--map-bytes", &R::map_bytes, "size of the data's map when it is made"},
+    {"--map-bytes", &R::map_bytes, "of a store: size of the data's map when it is made"},
     {"--branches-max", &R::branches_max, "branches at once"},
     {"--locks-max", &R::locks_max, "locks of one branch"},
     {"--connections-max", &R::connections_max, "connections at once"},
@@ -35,6 +35,7 @@ constexpr Number kNumbers[] = {
 constexpr const char* kFooter = R"(Examples:
   twofold-rm --config twofold.toml --name payments
   twofold-rm --kind store --name payments --listen 127.0.0.1:7402 --data payments
+  twofold-rm --kind files --name invoices --listen 127.0.0.1:7405 --data invoices
 
 Data that is missing is made. SIGTERM and SIGINT end it in order: what was asked for is written.)";
 
@@ -50,7 +51,7 @@ class Parser {
     app_.footer(kFooter);
     app_.add_option("--config", config_, "TOML file that describes the system");
     bind<std::string>("--name", &R::name, "of this resource manager; in the file, if there is one");
-    bind<std::string>("--kind", &R::kind, "what it is: store");
+    bind<std::string>("--kind", &R::kind, "what it is: store or files");
     bind<std::string>("--listen,--address", &R::address, "HOST:PORT; port 0: any free one");
     bind<std::filesystem::path>("--data", &R::data, "directory of its data");
     for (const Number& n : kNumbers) bind<std::uint64_t>(n.option, n.member, n.help);

@@ -8,6 +8,7 @@
 #include <random>
 #include <utility>
 
+#include "resource_manager/adapters/files.h"
 #include "resource_manager/adapters/store.h"
 #include "resource_manager/command_line.h"
 #include "resource_manager/engine.h"
@@ -26,16 +27,23 @@ std::uint64_t random_number() {
 
 // One branch per kind: the only place that knows them all.
 Result<std::unique_ptr<Adapter>> open_adapter(const ResourceManagerConfiguration& configuration) {
-  if (configuration.kind != "store") {
-    return Error{Fault::unsupported,
-                 "kind '" + configuration.kind + "' is not known: this build hosts --kind store"};
+  if (configuration.kind == "store") {
+    StoreOptions options;
+    options.directory = configuration.data;
+    options.map_bytes = configuration.map_bytes;
+    options.results_bytes_max = configuration.frame_bytes_max / 2;
+    options.lazy_flush = milliseconds(configuration.lazy_flush_ms);
+    return open_store(options);
   }
-  StoreOptions options;
-  options.directory = configuration.data;
-  options.map_bytes = configuration.map_bytes;
-  options.results_bytes_max = configuration.frame_bytes_max / 2;
-  options.lazy_flush = milliseconds(configuration.lazy_flush_ms);
-  return open_store(options);
+  if (configuration.kind == "files") {
+    FilesOptions options;
+    options.directory = configuration.data;
+    options.results_bytes_max = configuration.frame_bytes_max / 2;
+    return open_files(options);
+  }
+  return Error{Fault::unsupported, "kind '" + configuration.kind +
+                                       "' is not known: this build hosts --kind store and --kind "
+                                       "files"};
 }
 
 Options core_options(const ResourceManagerConfiguration& configuration) {

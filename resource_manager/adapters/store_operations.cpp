@@ -1,82 +1,35 @@
 #include "resource_manager/adapters/store_operations.h"
 
+#include <algorithm>
 #include <array>
-#include <span>
 #include <utility>
 
 #include "protocol/check.h"
-#include "protocol/utf8.h"
+#include "resource_manager/adapters/arguments.h"
 
 namespace twofold::resource_manager::store {
 namespace {
-
-// A refusal is kept and logged by coordinators: a long text is shown by its beginning.
-constexpr std::size_t kShownBytesMax = 200;
-// And of many, the first: a frame, the log and a reader have their limits.
-constexpr std::size_t kRefusalsMax = 1'000;
-
-struct VerbTraits {
-  std::string_view name;
-  Verb verb;
-  std::span<const std::string_view> required;
-  std::span<const std::string_view> optional;
-  std::string_view takes;
-};
 
 constexpr std::array<std::string_view, 1> kKey{"key"};
 constexpr std::array<std::string_view, 2> kKeyValue{"key", "value"};
 constexpr std::array<std::string_view, 2> kKeyBy{"key", "by"};
 constexpr std::array<std::string_view, 2> kMinMax{"min", "max"};
-constexpr std::array<VerbTraits, 6> kVerbs{{
-    {"get", Verb::get, kKey, {}, "get takes key"},
-    {"put", Verb::put, kKeyValue, {}, "put takes key and value"},
-    {"insert", Verb::insert, kKeyValue, {}, "insert takes key and value"},
-    {"erase", Verb::erase, kKey, {}, "erase takes key"},
-    {"add", Verb::add, kKeyBy, kMinMax, "add takes key and by, and if wanted min and max"},
-    {"expect", Verb::expect, kKeyValue, {}, "expect takes key and value"},
+constexpr std::array<Signature, 6> kVerbs{{
+    // In the order of Verb.
+    {"get", kKey, {}, "get takes key"},
+    {"put", kKeyValue, {}, "put takes key and value"},
+    {"insert", kKeyValue, {}, "insert takes key and value"},
+    {"erase", kKey, {}, "erase takes key"},
+    {"add", kKeyBy, kMinMax, "add takes key and by, and if wanted min and max"},
+    {"expect", kKeyValue, {}, "expect takes key and value"},
 }};
 
 std::string_view name(Verb verb) {
   return kVerbs[static_cast<std::size_t>(verb)].name;
 }
 
-bool contains(std::span<const std::string_view> names, std::string_view name) {
-  for (std::string_view each : names) {
-    if (each == name) return true;
-  }
-  return false;
-}
-
-std::string clipped(std::string text) {
-  if (text.size() <= kShownBytesMax) return text;
-  return std::string(utf8_prefix(text, kShownBytesMax)) + "…";
-}
-std::string shown(const Value& value) {
-  return clipped(to_text(value));
-}
-
 // ---- parsing
 // ---------------------------------------------------------------------------------------
-
-// The first thing wrong with an operation, and the argument that is wrong.
-struct Wrong {
-  std::string limit;
-  std::string value = {};
-};
-
-std::optional<Wrong> wrong_names(const VerbTraits& traits, const Operation& operation) {
-  for (const auto& [argument, value] : operation.arguments) {
-    if (!contains(traits.required, argument) && !contains(traits.optional, argument)) {
-      return Wrong{std::string(traits.takes), clipped(argument)};
-    }
-  }
-  for (std::string_view required : traits.required) {
-    if (operation.find(required) == nullptr) {
-      return Wrong{std::string(traits.takes) + "; " + std::string(required) + " is missing"};
-    }
-  }
-  return std::nullopt;
-}
 
 std::optional<Wrong> take_key(const Value& value, std::string& key) {
   const auto* text = std::get_if<std::string>(&value.data);
@@ -119,15 +72,14 @@ std::optional<Wrong> take_argument(std::string_view argument, const Value& value
 }
 
 std::optional<Wrong> parse_one(const Operation& operation, StoreOperation& out) {
-  const VerbTraits* traits = nullptr;
-  for (const VerbTraits& each : kVerbs) {
-    if (each.name == operation.name) traits = &each;
-  }
-  if (traits == nullptr) {
+  const auto signature = std::find_if(kVerbs.begin(), kVerbs.end(), [&](const Signature& each) {
+    return each.name == operation.name;
+  });
+  if (signature == kVerbs.end()) {
     return Wrong{"a store knows get, put, insert, erase, add and expect", clipped(operation.name)};
   }
-  out.verb = traits->verb;
-  if (auto wrong = wrong_names(*traits, operation)) return wrong;
+  out.verb = static_cast<Verb>(signature - kVerbs.begin());
+  if (auto wrong = wrong_names(*signature, operation)) return wrong;
   for (const auto& [argument, value] : operation.arguments) {
     if (auto wrong = take_argument(argument, value, out)) return wrong;
   }
@@ -235,28 +187,9 @@ class Evaluation {
 
 Parsed parse(std::string_view work) {
   Parsed parsed;
-  if (work.empty()) return parsed;
-  Result<Work> decoded = decode_work(work);
-  if (!decoded) {
-    parsed.invalid.emplace_back().check = "invalid";
-    parsed.invalid.back().limit = decoded.error().message;
-    return parsed;
-  }
-  parsed.operations.resize(decoded->size());
-  for (std::uint32_t i = 0; i < decoded->size() && parsed.invalid.size() < kRefusalsMax; ++i) {
-    const Operation& operation = (*decoded)[i];
-    std::optional<Wrong> wrong = parse_one(operation, parsed.operations[i]);
-    if (!wrong) continue;
-    const Value* key = operation.find("key");
-    const auto* text = key != nullptr ? std::get_if<std::string>(&key->data) : nullptr;
-    parsed.invalid.push_back({.rm = {},
-                              .operation = i,
-                              .op = clipped(operation.name),
-                              .check = "invalid",
-                              .key = text != nullptr ? clipped(*text) : "",
-                              .value = std::move(wrong->value),
-                              .limit = std::move(wrong->limit)});
-  }
+  parsed.invalid = for_each_operation(work, "key", [&](const Operation& operation) {
+    return parse_one(operation, parsed.operations.emplace_back());
+  });
   return parsed;
 }
 
