@@ -103,6 +103,8 @@ class FakePeer {
     connection_->send(frame);
     return last_request_;
   }
+  // Into the kernel's hands, so that it arrives whatever becomes of this side.
+  void flush() { connection_->flush_blocking(); }
   void send_as_is(const wire::Frame& frame) { connection_->send(frame); }
   bool answered(std::uint64_t request) const { return answers_.contains(request); }
   // None: the connection ended first.
@@ -133,6 +135,24 @@ class FakePeer {
     to_wire(xid, *frame.mutable_commit()->mutable_xid());
     return frame;
   }
+  static wire::Frame commit_one_phase(const Xid& xid, std::uint64_t incarnation,
+                                      std::uint64_t work_items) {
+    wire::Frame frame = commit(xid);
+    frame.mutable_commit()->set_one_phase(true);
+    frame.mutable_commit()->set_incarnation(incarnation);
+    frame.mutable_commit()->set_work_items(work_items);
+    return frame;
+  }
+  static wire::Frame prepare(const Xid& xid, std::uint64_t incarnation, std::uint64_t work_items,
+                             bool read_only_vote = true) {
+    wire::Frame frame;
+    wire::Prepare& prepare = *frame.mutable_prepare();
+    to_wire(xid, *prepare.mutable_xid());
+    prepare.set_incarnation(incarnation);
+    prepare.set_work_items(work_items);
+    prepare.set_read_only_vote(read_only_vote);
+    return frame;
+  }
   static wire::Frame rollback(const Xid& xid) {
     wire::Frame frame;
     to_wire(xid, *frame.mutable_rollback()->mutable_xid());
@@ -143,6 +163,55 @@ class FakePeer {
     to_wire(xid, *frame.mutable_release()->mutable_xid());
     return frame;
   }
+  static wire::Frame forget(const Xid& xid) {
+    wire::Frame frame;
+    to_wire(xid, *frame.mutable_forget()->mutable_xid());
+    return frame;
+  }
+  static wire::Frame ask_outcome(const Xid& xid, std::uint64_t store_id = 0) {
+    wire::Frame frame;
+    to_wire(xid, *frame.mutable_ask_outcome()->mutable_xid());
+    frame.mutable_ask_outcome()->set_store_id(store_id);
+    return frame;
+  }
+  static wire::Frame recover_frame(bool start, std::uint32_t batch, bool close = false) {
+    wire::Frame frame;
+    frame.mutable_recover()->set_start(start);
+    frame.mutable_recover()->set_batch(batch);
+    frame.mutable_recover()->set_close(close);
+    return frame;
+  }
+  void mark(TxnId low_water) {
+    wire::Frame frame;
+    frame.mutable_mark()->mutable_low_water()->set_epoch(low_water.epoch);
+    frame.mutable_mark()->mutable_low_water()->set_sequence(low_water.sequence);
+    send_as_is(frame);
+  }
+
+  // ---- a client's part in a branch ----
+  static wire::Frame join(const Xid& xid, std::uint64_t thread = 1, bool resume = false) {
+    wire::Frame frame;
+    to_wire(xid, *frame.mutable_join()->mutable_xid());
+    frame.mutable_join()->set_thread(thread);
+    frame.mutable_join()->set_resume(resume);
+    return frame;
+  }
+  static wire::Frame execute(const Xid& xid, const Work& work, std::uint64_t thread = 1) {
+    wire::Frame frame;
+    to_wire(xid, *frame.mutable_execute()->mutable_xid());
+    frame.mutable_execute()->set_thread(thread);
+    frame.mutable_execute()->set_work(encode_work(work));
+    return frame;
+  }
+  static wire::Frame end(const Xid& xid, wire::End::Flag flag = wire::End::SUCCESS,
+                         std::uint64_t thread = 1) {
+    wire::Frame frame;
+    to_wire(xid, *frame.mutable_end()->mutable_xid());
+    frame.mutable_end()->set_thread(thread);
+    frame.mutable_end()->set_flag(flag);
+    return frame;
+  }
+
   Xa code(wire::Frame frame) {
     const wire::Frame answer = ask(std::move(frame));
     EXPECT_TRUE(answer.has_branch_answer()) << answer.failure().text();
@@ -152,10 +221,7 @@ class FakePeer {
     std::vector<Xid> xids;
     wire::RecoverAnswer listed;
     for (bool begin = true; begin || !listed.end(); begin = false) {
-      wire::Frame frame;
-      frame.mutable_recover()->set_start(begin);
-      frame.mutable_recover()->set_batch(2);
-      const wire::Frame answer = ask(frame);
+      const wire::Frame answer = ask(recover_frame(begin, 2));
       EXPECT_TRUE(answer.has_recover_answer());
       if (!answer.has_recover_answer()) break;
       listed = answer.recover_answer();
@@ -164,9 +230,7 @@ class FakePeer {
     return xids;
   }
   wire::Evidence::Kind outcome_of(const Xid& xid) {
-    wire::Frame frame;
-    to_wire(xid, *frame.mutable_ask_outcome()->mutable_xid());
-    return ask(std::move(frame)).evidence().kind();
+    return ask(ask_outcome(xid)).evidence().kind();
   }
 
   // ---- inspection ----
