@@ -9,6 +9,18 @@
 #include <vector>
 
 #include "protocol/operation.h"
+#include "protocol/xa.h"
+
+namespace twofold {
+
+inline void PrintTo(Xa code, std::ostream* out) {
+  *out << name(code);
+}
+inline void PrintTo(const Value& value, std::ostream* out) {
+  *out << to_text(value);
+}
+
+}  // namespace twofold
 
 namespace twofold::conformance {
 
