@@ -148,7 +148,8 @@ TEST(GroupCommit, LimitsAGroupByWritesAndBytes) {
   commit.submit(forced(1));
   target.wait_until_entered(1);
   auto large = [](std::uint64_t ticket, std::size_t bytes) {
-    return Write{ticket, {{Mutation::Kind::put, 0, "k", std::string(bytes, 'x')}}, Urgency::now, true};
+    return Write{
+        ticket, {{Mutation::Kind::put, 0, "k", std::string(bytes, 'x')}}, Urgency::now, true};
   };
   commit.submit({forced(2), forced(3), forced(4), large(5, 500), large(6, 60), large(7, 60)});
   target.release();
