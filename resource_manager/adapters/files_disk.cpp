@@ -272,9 +272,12 @@ void Disk::remove(const Xid& xid) {
 // ---- nodes --------------------------------------------------------------------------------------
 
 Written Disk::record(const NodeRecord& record) {
-  const std::string text = std::string("twofold node 1\n") + std::to_string(record.log_id.value) +
-                           "\n" + std::to_string(record.epoch) + "\n" +
-                           std::to_string(record.nonce) + "\n" + to_text(record.low_water) + "\n";
+  std::string text = std::string("twofold node 1\n") + std::to_string(record.log_id.value) + "\n" +
+                     std::to_string(record.epoch) + "\n" + std::to_string(record.nonce) + "\n" +
+                     to_text(record.low_water) + "\n";
+  for (const FormerLog& log : record.former) {
+    text += std::to_string(log.log_id.value) + " " + to_text(log.low_water) + "\n";
+  }
   const bool room = replace_file(nodes_ / base64url_encode(record.node), text);
   return room ? Written::durable : Written::no_room;
 }
@@ -290,15 +293,30 @@ void Disk::purge(const NodeRecord& record) {
 
 namespace {
 
+std::optional<FormerLog> parse_former(std::string_view line) {
+  const std::size_t space = line.find(' ');
+  if (space == std::string_view::npos) return std::nullopt;
+  const auto log = parse_number(line.substr(0, space));
+  const Result<TxnId> low_water = parse_txn_id(line.substr(space + 1));
+  if (!log || !low_water) return std::nullopt;
+  return FormerLog{LogId{*log}, *low_water};
+}
+
 std::optional<NodeRecord> read_node(const fs::path& file) {
   const std::optional<std::string> node = base64url_decode(file.filename().string());
   const std::vector<std::string> lines = split_lines(read_file(file).value());
-  if (!node || lines.size() != 5 || lines[0] != "twofold node 1") return std::nullopt;
+  if (!node || lines.size() < 5 || lines[0] != "twofold node 1") return std::nullopt;
   const auto log = parse_number(lines[1]), epoch = parse_number(lines[2]),
              nonce = parse_number(lines[3]);
   const Result<TxnId> low_water = parse_txn_id(lines[4]);
   if (!log || !epoch || !nonce || !low_water) return std::nullopt;
-  return NodeRecord{*node, LogId{*log}, *epoch, *nonce, *low_water};
+  NodeRecord record{*node, LogId{*log}, *epoch, *nonce, *low_water};
+  for (auto line = lines.begin() + 5; line != lines.end(); ++line) {
+    const std::optional<FormerLog> former = parse_former(*line);
+    if (!former) return std::nullopt;
+    record.former.push_back(*former);
+  }
+  return record;
 }
 
 }  // namespace

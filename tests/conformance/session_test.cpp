@@ -67,6 +67,74 @@ TEST_P(Participant, BranchesOfAnotherLogAreListedAndLeftAlone) {
   EXPECT_EQ(rebuilt->recover(), std::vector<Xid>{xid});
 }
 
+// Rule 2: the copy has raised its own epoch above the one that is known, and never recorded that.
+TEST_P(Participant, AnOlderCopyOfTheLogIsRefusedWhateverItsEpoch) {
+  EXPECT_FALSE(connect(coordinator_hello(1, 3))->refused());
+  wire::Hello copy = coordinator_hello(1, 6);
+  copy.set_earlier(2, ~std::uint64_t{0});  // its epoch 3 was another
+  for (int times = 0; times < 2; ++times) {
+    auto refused = connect(copy);
+    ASSERT_TRUE(refused->refused());
+    EXPECT_EQ(refused->refused()->fault, Fault::outdated);
+    copy.mutable_earlier()->Truncate(2);  // it must go back as far as it can
+  }
+  EXPECT_EQ(connect(coordinator_hello(1, 2))->refused()->fault, Fault::outdated);
+  EXPECT_EQ(connect(with_nonce(coordinator_hello(9, 3), 1))->refused()->fault, Fault::outdated);
+  EXPECT_FALSE(connect(coordinator_hello(1, 6))->refused());
+}
+
+// It names the log ids that it had: their branches are its own, in this process and in later ones.
+TEST_P(Participant, ARestoredLogIsTakenAndEndsTheBranchesOfItsFormerOne) {
+  Xid first, second, third;
+  {
+    auto main = session();
+    first = prepared(*main, "a", 1);
+    second = prepared(*main, "b", 1);
+    third = prepared(*main, "c", 1);
+  }
+  wire::Hello hello = with_log(coordinator_hello(1), kLog.value + 1, false);
+  hello.add_former_logs(kLog.value + 2);
+  EXPECT_TRUE(connect(hello)->refused());  // none of them is the known one
+  hello.add_former_logs(kLog.value);
+  {
+    auto restored = connect(hello);
+    ASSERT_FALSE(restored->refused()) << restored->refused()->message;
+    EXPECT_EQ(restored->recover().size(), 3u);
+    EXPECT_EQ(restored->code(FakePeer::commit(first)), Xa::ok);
+    EXPECT_EQ(restored->code(FakePeer::start(next_xid(), {write("d", 1)})), Xa::er_inval);
+  }
+  restart();
+  EXPECT_TRUE(connect(coordinator_hello(9, 9))->refused());  // the former log itself no more
+  hello.set_session(2);
+  auto later = connect(hello);
+  ASSERT_FALSE(later->refused()) << later->refused()->message;
+  EXPECT_EQ(later->outcome_of(first), wire::Evidence::COMMITTED);
+  EXPECT_EQ(later->outcome_of(second), wire::Evidence::PREPARED);
+  EXPECT_EQ(later->code(FakePeer::commit(second)), Xa::ok);
+  EXPECT_EQ(later->code(FakePeer::rollback(third)), Xa::ok);
+  EXPECT_TRUE(later->recover().empty());
+}
+
+// Its low-water mark goes on to count for its branches: they have ended.
+TEST_P(Participant, AFormerLogKeepsItsLowWaterMark) {
+  {
+    auto main = session();
+    main->mark({1, 100});
+    settle(*main);
+  }
+  wire::Hello hello = with_log(coordinator_hello(1), kLog.value + 1, false);
+  hello.add_former_logs(kLog.value);
+  for (const bool again : {false, true}) {
+    if (again) restart();
+    hello.set_session(again ? 2 : 1);
+    auto restored = connect(hello);
+    ASSERT_FALSE(restored->refused()) << restored->refused()->message;
+    EXPECT_EQ(restored->code(FakePeer::commit(branch_xid(99))), Xa::ok);
+    EXPECT_EQ(restored->outcome_of(branch_xid(99)), wire::Evidence::IMPOSSIBLE);
+    EXPECT_EQ(restored->code(FakePeer::commit(branch_xid(100))), Xa::er_nota);
+  }
+}
+
 // ---- fencing ------------------------------------------------------------------------------------
 
 TEST_P(Participant, ANewerSessionEndsTheOlderOne) {
