@@ -1,5 +1,5 @@
-// "Join, Execute, End" of docs/protocol.md. A participant that only takes submitted work answers
-// Join with XAER_PROTO, and these cases are skipped.
+// "Join, Execute, End" of docs/protocol.md. A participant that only takes submitted work answers an
+// interactive Start with XAER_INVAL, and these cases are skipped.
 #include "tests/conformance/fixture.h"
 
 namespace twofold::conformance {
@@ -47,6 +47,15 @@ TEST_P(Interactive, LocksAreHeldBetweenTheWorks) {
   EXPECT_EQ(main_->code(FakePeer::rollback(xid)), Xa::ok);
   expect_free(*main_, "k");
   EXPECT_EQ(value_of(*main_, "k"), Value{});
+}
+
+TEST_P(Interactive, ItBringsNoWorkOfItsOwn) {
+  wire::Frame start = FakePeer::start(branch_xid(1), {write("k", 1)}, wire::THEN_NOTHING);
+  start.mutable_start()->set_interactive(true);
+  EXPECT_EQ(main_->code(start), Xa::er_inval);
+  start = FakePeer::start(branch_xid(1), {}, wire::THEN_PREPARE);
+  start.mutable_start()->set_interactive(true);
+  EXPECT_EQ(main_->code(start), Xa::er_inval);
 }
 
 TEST_P(Interactive, WithoutWorkItVotesReadOnly) {

@@ -63,10 +63,31 @@ Kind files() {
               }};
 }
 
+#ifdef TWOFOLD_PYTHON
+Kind python() {
+  Kind kind;
+  kind.name = "python";
+  kind.program = TWOFOLD_PYTHON;
+  kind.arguments = {TWOFOLD_SOURCE_DIR "/tests/python/participant.py",
+                    "--name",
+                    "{name}",
+                    "--listen",
+                    "{listen}",
+                    "--data",
+                    "{data}",
+                    "--wire",
+                    TWOFOLD_PYTHON_WIRE};
+  return with_store_operations(std::move(kind));
+}
+#endif
+
 }  // namespace
 
 std::vector<Kind> kinds() {
   std::vector<Kind> all{store(), files()};
+#ifdef TWOFOLD_PYTHON
+  all.push_back(python());
+#endif
   if (const char* command = std::getenv("TWOFOLD_PARTICIPANT")) {
     Kind kind;
     kind.name = "yours";

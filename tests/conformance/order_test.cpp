@@ -79,10 +79,22 @@ TEST_P(Participant, VerbsOnARefusedBranch) {
   EXPECT_EQ(main->code(FakePeer::start(xid, {write("k", 7), fail("none")})), Xa::rbintegrity);
   expect(*main, {{"start", FakePeer::start(xid, {write("k", 8)}), Xa::er_dupid},
                  {"commit", FakePeer::commit(xid), Xa::er_proto},
-                 {"one phase", FakePeer::commit_one_phase(xid, here, 1), Xa::er_proto},
                  {"release", FakePeer::release(xid), Xa::er_proto}});
   EXPECT_TRUE(is_rollback(main->code(FakePeer::prepare(xid, here, 1))));
+  expect_locked(*main, "k");
   EXPECT_EQ(main->code(FakePeer::rollback(xid)), Xa::ok);
+  EXPECT_EQ(value_of(*main, "k"), Value{});
+}
+
+TEST_P(Participant, OnePhaseEndsARefusedBranch) {
+  auto main = session();
+  const Xid xid = branch_xid(1);
+  EXPECT_EQ(main->code(FakePeer::start(xid, {write("k", 7), fail("none")}, wire::THEN_NOTHING)),
+            Xa::rbintegrity);
+  EXPECT_TRUE(
+      is_rollback(main->code(FakePeer::commit_one_phase(xid, main->welcome().incarnation(), 1))));
+  EXPECT_EQ(main->code(FakePeer::rollback(xid)), Xa::er_nota);
+  expect_free(*main, "k");
   EXPECT_EQ(value_of(*main, "k"), Value{});
 }
 
