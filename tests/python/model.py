@@ -55,8 +55,6 @@ class Node:
     def after(self, hello):
         """The same with a newer log or epoch."""
         former = {log: self.mark_of(log) or (0, 0) for log in hello.former_logs}
-        if hello.log_id == self.log_id:
-            former = {**self.former, **former}
         low_water = self.low_water if hello.log_id == self.log_id else (0, 0)
         return Node(hello.log_id, hello.epoch, hello.nonce, low_water, former.items())
 
