@@ -1,6 +1,7 @@
 #include "coordinator/core/events.h"
 
 #include <array>
+#include <concepts>
 #include <type_traits>
 
 namespace twofold::coordinator {
@@ -41,7 +42,9 @@ template <class Variant>
 std::optional<RmId> resource_manager_of(const Variant& message) {
   return std::visit(
       [](const auto& one) -> std::optional<RmId> {
-        if constexpr (requires { requires std::is_same_v<decltype(one.rm), RmId>; }) {
+        if constexpr (requires {
+                        { one.rm } -> std::same_as<const RmId&>;
+                      }) {
           return one.rm;
         } else {
           return std::nullopt;
