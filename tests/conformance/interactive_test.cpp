@@ -194,7 +194,7 @@ TEST_P(Interactive, TheBranchEndsWithItsCoordinatorsSession) {
 }
 
 TEST_P(Interactive, TheBranchEndsAtItsDeadline) {
-  const Xid xid = begin(1'000);
+  const Xid xid = begin(2'000);
   auto one = client();
   EXPECT_EQ(one->code(FakePeer::join(xid)), Xa::ok);
   EXPECT_EQ(one->code(FakePeer::execute(xid, {write("k", 1)})), Xa::ok);

@@ -242,9 +242,9 @@ TEST_P(Participant, RollbackEndsAWait) {
 TEST_P(Participant, AnUnvotedBranchEndsAtItsDeadline) {
   auto main = session();
   const Xid voted = next_xid();
-  EXPECT_EQ(main->code(FakePeer::start(voted, {write("v", 1)}, wire::THEN_PREPARE, 1'000)), Xa::ok);
+  EXPECT_EQ(main->code(FakePeer::start(voted, {write("v", 1)}, wire::THEN_PREPARE, 2'000)), Xa::ok);
   const Xa started =
-      main->code(FakePeer::start(branch_xid(1), {write("k", 7)}, wire::THEN_NOTHING, 1'000));
+      main->code(FakePeer::start(branch_xid(1), {write("k", 7)}, wire::THEN_NOTHING, 2'000));
   EXPECT_EQ(started, Xa::ok);
   expect_free(*main, "k");  // waits until it has ended
   EXPECT_EQ(main->code(FakePeer::prepare(branch_xid(1), main->welcome().incarnation(), 1)),
