@@ -128,7 +128,7 @@ class Coordinator::Impl {
   // waits.cpp
   std::vector<TxnId> holders_for(TxnId waiter) const;
   std::vector<TxnId> circle_of(TxnId waiter) const;
-  bool undecided(TxnId id) const;
+  bool is_undecided(TxnId id) const;
   bool can_wait(TxnId id) const;
 
   // voting.cpp. Those marked * may end the transaction: it may be gone afterwards.

@@ -110,10 +110,7 @@ void Coordinator::Impl::on(CommitRequested& event) {
 void Coordinator::Impl::on(RollbackRequested& event) {
   const auto parts = Gtrid::decode(event.gtrid);
   Transaction* txn = parts ? live(parts->txn_id()) : nullptr;
-  const bool undecided = txn && txn->gtrid == event.gtrid && txn->interactive &&
-                         (txn->phase == Phase::active || txn->phase == Phase::preparing ||
-                          txn->phase == Phase::releasing);
-  if (!undecided) {
+  if (!txn || txn->gtrid != event.gtrid || !txn->interactive || !undecided(*txn)) {
     active_of(event.requester, event.gtrid, event.reply_at_end, true);  // answers
     return;
   }

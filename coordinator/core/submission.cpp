@@ -316,22 +316,8 @@ void Coordinator::Impl::on(Shutdown& event) {
   for (const auto& [id, txn] : live_) ids.push_back(id);
   for (const TxnId id : ids) {
     Transaction& txn = *live(id);
-    switch (txn.phase) {
-      case Phase::active:
-      case Phase::working:
-      case Phase::preparing:
-      case Phase::releasing:
-        abort(txn, Reason::shutdown, "the coordinator is shutting down: try again when it is back");
-        break;
-      case Phase::intending:  // its Persist is out: what becomes of it is no longer ours to say
-      case Phase::deciding:
-      case Phase::refusing:
-      case Phase::one_phase:
-      case Phase::resolving:
-      case Phase::committing:
-      case Phase::aborting:
-      case Phase::ended: break;
-    }
+    if (!undecided(txn)) continue;  // what becomes of it is no longer ours to say
+    abort(txn, Reason::shutdown, "the coordinator is shutting down: try again when it is back");
   }
   if (!event.final) return;
   for (auto& [id, txn] : live_) {

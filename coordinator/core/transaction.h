@@ -65,6 +65,25 @@ struct Transaction {
   std::vector<std::pair<Phase, Time>> phases;
 };
 
+// May it still be aborted: no Persist of a decision or an intent is out (rule 4).
+inline bool undecided(const Transaction& txn) {
+  switch (txn.phase) {
+    case Phase::active:
+    case Phase::working:
+    case Phase::preparing:
+    case Phase::releasing: return true;
+    case Phase::intending:
+    case Phase::deciding:
+    case Phase::refusing:
+    case Phase::one_phase:
+    case Phase::resolving:
+    case Phase::committing:
+    case Phase::aborting:
+    case Phase::ended: return false;
+  }
+  return false;
+}
+
 // Does somebody wait until it has ended everywhere (rule 9)?
 inline bool waited_for(const Transaction& txn) {
   return std::any_of(txn.waiters.begin(), txn.waiters.end(),

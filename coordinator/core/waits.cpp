@@ -19,13 +19,13 @@ void Coordinator::Impl::on(WaitsReported& event) {
   std::set<TxnId> waiters;  // aborting changes the tables
   for (const ResourceManager& one : rms_) {
     for (const auto& [waiter, holder] : one.waits) {
-      if (undecided(waiter) && live(waiter)->interactive) waiters.insert(waiter);
+      if (is_undecided(waiter) && live(waiter)->interactive) waiters.insert(waiter);
     }
   }
   for (const TxnId waiter : waiters) {
-    while (undecided(waiter)) {
+    while (is_undecided(waiter)) {
       std::vector<TxnId> circle = circle_of(waiter);
-      std::erase_if(circle, [this](TxnId id) { return !undecided(id); });
+      std::erase_if(circle, [this](TxnId id) { return !is_undecided(id); });
       if (circle.empty()) break;
       // The youngest by the age of its request's first attempt, so that one that was a victim
       // before grows old and gets through.
@@ -44,31 +44,16 @@ void Coordinator::Impl::on(WaitsReported& event) {
   }
 }
 
-bool Coordinator::Impl::undecided(TxnId id) const {
+bool Coordinator::Impl::is_undecided(TxnId id) const {
   const Transaction* txn = live(id);
-  if (!txn) return false;
-  switch (txn->phase) {
-    case Phase::active:
-    case Phase::working:
-    case Phase::preparing:
-    case Phase::releasing: return true;
-    case Phase::intending:
-    case Phase::deciding:
-    case Phase::refusing:
-    case Phase::one_phase:
-    case Phase::resolving:
-    case Phase::committing:
-    case Phase::aborting:
-    case Phase::ended: return false;
-  }
-  return false;
+  return txn && undecided(*txn);
 }
 
 // A one-phase commit that brings its work may wait for locks as well, while it holds others; it
 // cannot be aborted.
 bool Coordinator::Impl::can_wait(TxnId id) const {
   const Transaction* txn = live(id);
-  return txn && (txn->phase == Phase::one_phase || undecided(id));
+  return txn && (txn->phase == Phase::one_phase || undecided(*txn));
 }
 
 std::vector<TxnId> Coordinator::Impl::holders_for(TxnId waiter) const {

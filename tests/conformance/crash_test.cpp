@@ -110,6 +110,12 @@ void Killed::expect_in_doubt(const Xid& xid, const std::string& key, bool commit
   expect_ended(xid, key, commits);
 }
 
+void Killed::expect_end(const Xid& xid, const std::string& key, bool in_doubt, bool commits,
+                        bool committed) {
+  if (in_doubt) return expect_in_doubt(xid, key, commits);
+  expect_ended(xid, key, committed);
+}
+
 void Killed::expect_ended(const Xid& xid, const std::string& key, bool committed) {
   auto main = session();
   EXPECT_TRUE(main->recover().empty());
@@ -154,11 +160,7 @@ TEST_P(Killed, AtItsVote) {
         EXPECT_TRUE(in_doubt) << "a vote was lost";
       }
       commits = !commits;
-      if (in_doubt) {
-        expect_in_doubt(xid, key, commits);
-      } else {
-        expect_ended(xid, key, false);
-      }
+      expect_end(xid, key, in_doubt, commits, false);
     }
   }
 }
@@ -178,11 +180,7 @@ TEST_P(Killed, AtItsCommit) {
         EXPECT_EQ(code_of(done), Xa::ok);
         EXPECT_FALSE(in_doubt) << "a commit was lost";
       }
-      if (in_doubt) {
-        expect_in_doubt(xid, key, true);
-      } else {
-        expect_ended(xid, key, true);
-      }
+      expect_end(xid, key, in_doubt, true, true);
     }
   }
 }
@@ -198,11 +196,7 @@ TEST_P(Killed, AtItsRollback) {
     if (done) {
       EXPECT_EQ(code_of(done), Xa::ok);
     }
-    if (listed(session())) {
-      expect_in_doubt(xid, key, false);
-    } else {
-      expect_ended(xid, key, false);
-    }
+    expect_end(xid, key, listed(session()), false, false);
   }
 }
 

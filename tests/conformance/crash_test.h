@@ -43,6 +43,9 @@ class Killed : public Participant {
                                            std::optional<std::chrono::microseconds> delay);
   // xid, which was to write 1 to `key`, is in doubt; ends it; or has ended. Nothing else is there.
   void expect_in_doubt(const Xid& xid, const std::string& key, bool commits);
+  // In doubt: it is ended as `commits` says. Else it has ended as `committed` says.
+  void expect_end(const Xid& xid, const std::string& key, bool in_doubt, bool commits,
+                  bool committed);
   void expect_ended(const Xid& xid, const std::string& key, bool committed);
 };
 

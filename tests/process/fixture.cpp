@@ -62,6 +62,10 @@ Ran run(const std::string& program, const std::vector<std::string>& arguments) {
 void ClusterTest::SetUp() {
   lab::ClusterOptions options;
   options.directory = directory_.path();
+  if (const std::string text = configuration(); !text.empty()) {
+    options.configuration = scratch("cluster.toml");
+    std::ofstream(options.configuration) << text;
+  }
   options.programs = TWOFOLD_BIN_DIR;
   options.kill_at_end = true;
   auto made = lab::Cluster::create(options);

@@ -40,6 +40,8 @@ class ClusterTest : public ::testing::Test {
  protected:
   void SetUp() override;
   void TearDown() override;
+  // The cluster's TOML; empty: a coordinator and the four stores.
+  virtual std::string configuration() const { return {}; }
 
   lab::Cluster& cluster() { return *cluster_; }
   std::string data() const { return directory_.path().string(); }

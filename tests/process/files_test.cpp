@@ -2,13 +2,10 @@
 // and files.
 #include <gtest/gtest.h>
 
-#include <fstream>
 #include <map>
 #include <thread>
 
-#include "client/client.h"
-#include "lab/cluster/cluster.h"
-#include "tests/log/temporary_directory.h"
+#include "tests/process/fixture.h"
 
 namespace twofold::test {
 namespace {
@@ -30,30 +27,9 @@ address = "127.0.0.1:0"
 data = "invoices"
 )";
 
-class FilesTransaction : public ::testing::Test {
+class FilesTransaction : public ClusterTest {
  protected:
-  void SetUp() override {
-    const std::filesystem::path file = directory_.path() / "shop.toml";
-    std::ofstream(file) << kConfiguration;
-    lab::ClusterOptions options;
-    options.directory = directory_.path() / "data";
-    options.configuration = file;
-    options.programs = TWOFOLD_BIN_DIR;
-    options.kill_at_end = true;
-    auto made = lab::Cluster::create(options);
-    ASSERT_TRUE(made.has_value()) << made.error().message;
-    cluster_.emplace(std::move(*made));
-    const auto started = cluster_->start_all();
-    ASSERT_TRUE(started.has_value()) << started.error().message;
-  }
-  client::Options client_options() const {
-    client::Options options;
-    options.coordinator = cluster_->address("coordinator").value();
-    options.retries = 1'000;
-    options.retry_max = std::chrono::milliseconds{200};
-    options.give_up = std::chrono::milliseconds{120'000};
-    return options;
-  }
+  std::string configuration() const override { return kConfiguration; }
   // Told when it has ended everywhere.
   static client::Transaction order(const std::string& name, std::string path = "") {
     client::Transaction transaction;
@@ -67,25 +43,8 @@ class FilesTransaction : public ::testing::Test {
     return transaction;
   }
   std::string invoice(const std::string& name) const {
-    std::ifstream file(directory_.path() / "data/invoices/files/2024" / (name + ".txt"));
-    return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+    return read_file(data() + "/invoices/files/2024/" + name + ".txt");
   }
-  std::map<std::string, std::int64_t> integers(const std::string& rm) const {
-    wire::Frame request;
-    request.mutable_scan();
-    std::map<std::string, std::int64_t> found;
-    const auto answer = client::call_once(cluster_->address(rm).value(), request,
-                                          std::chrono::milliseconds{10'000});
-    EXPECT_TRUE(answer.has_value()) << answer.error().message;
-    if (!answer) return found;
-    for (const auto& entry : answer->scan_answer().entries()) {
-      found[entry.key()] = entry.value().integer();
-    }
-    return found;
-  }
-
-  test::TemporaryDirectory directory_;
-  std::optional<lab::Cluster> cluster_;
 };
 
 TEST_F(FilesTransaction, AFileAppearsIfAndOnlyIfTheOrderCommits) {
@@ -116,14 +75,14 @@ TEST_F(FilesTransaction, WhateverDies) {
   client::Client client(client_options());
   int number = 0;
   for (const auto& [name, point] : crashes) {
-    ASSERT_TRUE(cluster_->kill(name));
+    ASSERT_TRUE(cluster().kill(name));
     lab::StartOptions armed;
     armed.arguments = {"--crash-at", point};
     armed.wait_until_ready = false;
-    ASSERT_TRUE(cluster_->start(name, armed));
+    ASSERT_TRUE(cluster().start(name, armed));
     std::thread reviver([&, victim = name] {
-      EXPECT_TRUE(cluster_->wait_for_end(victim, std::chrono::seconds(60)));
-      EXPECT_TRUE(cluster_->start(victim));
+      EXPECT_TRUE(cluster().wait_for_end(victim, std::chrono::seconds(60)));
+      EXPECT_TRUE(cluster().start(victim));
     });
     const std::string id = "order-" + std::to_string(++number);
     const Outcome outcome = client.submit(order(id)).outcome;
