@@ -68,17 +68,17 @@ std::vector<TxnId> Coordinator::Impl::holders_for(TxnId waiter) const {
 // Of those that may wait themselves: the others let go by themselves.
 std::vector<TxnId> Coordinator::Impl::circle_of(TxnId waiter) const {
   std::map<TxnId, TxnId> reached_from;
-  std::vector<TxnId> todo{waiter};
-  while (!todo.empty()) {
-    const TxnId at = todo.back();
-    todo.pop_back();
+  std::vector<TxnId> to_visit{waiter};
+  while (!to_visit.empty()) {
+    const TxnId at = to_visit.back();
+    to_visit.pop_back();
     for (const TxnId next : holders_for(at)) {
       if (next == waiter) {
         std::vector<TxnId> circle{waiter};
         for (TxnId one = at; one != waiter; one = reached_from.at(one)) circle.push_back(one);
         return circle;
       }
-      if (can_wait(next) && reached_from.emplace(next, at).second) todo.push_back(next);
+      if (can_wait(next) && reached_from.emplace(next, at).second) to_visit.push_back(next);
     }
   }
   return {};

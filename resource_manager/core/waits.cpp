@@ -31,10 +31,10 @@ void Branches::Impl::break_circles(BranchId id) {
 // transaction's other branches here wait for, too.
 Branches::Impl::Circle Branches::Impl::circle_of(Branch& waiter) {
   std::unordered_map<const Branch*, Branch*> reached_from{{&waiter, nullptr}};
-  std::vector<Branch*> todo{&waiter};
-  while (!todo.empty()) {
-    Branch* const at = todo.back();
-    todo.pop_back();
+  std::vector<Branch*> to_visit{&waiter};
+  while (!to_visit.empty()) {
+    Branch* const at = to_visit.back();
+    to_visit.pop_back();
     for (const BranchId id : locks_.blockers(at->id)) {
       Branch* const blocker = find(id);
       if (!blocker) continue;
@@ -47,7 +47,7 @@ Branches::Impl::Circle Branches::Impl::circle_of(Branch& waiter) {
       for (; first != last; ++first) {
         Branch* const next = first->second;
         if (next->state != BranchState::waiting) continue;
-        if (reached_from.emplace(next, at).second) todo.push_back(next);
+        if (reached_from.emplace(next, at).second) to_visit.push_back(next);
       }
     }
   }

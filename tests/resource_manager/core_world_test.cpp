@@ -176,13 +176,13 @@ class World {
   // Who waits here waits for nobody who waits for it (rule 12).
   void expect_no_circle(BranchId waiter) {
     std::set<BranchId> reached;
-    std::vector<BranchId> todo{waiter};
-    while (!todo.empty()) {
-      const BranchId one = todo.back();
-      todo.pop_back();
+    std::vector<BranchId> to_visit{waiter};
+    while (!to_visit.empty()) {
+      const BranchId one = to_visit.back();
+      to_visit.pop_back();
       for (const BranchId blocker : core_->locks().blockers(one)) {
         ASSERT_NE(blocker, waiter) << "a deadlock was left";
-        if (reached.insert(blocker).second) todo.push_back(blocker);
+        if (reached.insert(blocker).second) to_visit.push_back(blocker);
       }
     }
   }

@@ -282,16 +282,16 @@ class Model {
   // Whom it waits for, at first and at last hand.
   std::set<Owner> reaches(Owner owner) const {
     std::set<Owner> found;
-    std::vector<Owner> todo{owner};
-    while (!todo.empty()) {
-      const Owner one = todo.back();
-      todo.pop_back();
+    std::vector<Owner> to_visit{owner};
+    while (!to_visit.empty()) {
+      const Owner one = to_visit.back();
+      to_visit.pop_back();
       for (const auto& [key, queue] : queues_) {
         for (std::size_t i = 0; i < queue.size(); ++i) {
           if (queue[i].owner != one || queue[i].granted) continue;
           for (std::size_t j = 0; j < i; ++j) {
             if (conflict(queue[j], queue[i]) && found.insert(queue[j].owner).second) {
-              todo.push_back(queue[j].owner);
+              to_visit.push_back(queue[j].owner);
             }
           }
         }
@@ -369,12 +369,12 @@ class Model {
 
 std::set<Owner> reaches(const LockTable& table, Owner owner) {
   std::set<Owner> found;
-  Owners todo{owner};
-  while (!todo.empty()) {
-    const Owner one = todo.back();
-    todo.pop_back();
+  Owners to_visit{owner};
+  while (!to_visit.empty()) {
+    const Owner one = to_visit.back();
+    to_visit.pop_back();
     for (const Owner blocker : table.blockers(one)) {
-      if (found.insert(blocker).second) todo.push_back(blocker);
+      if (found.insert(blocker).second) to_visit.push_back(blocker);
     }
   }
   return found;
