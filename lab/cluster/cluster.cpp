@@ -76,7 +76,8 @@ Result<Configuration> choose_configuration(const ClusterOptions& options) {
 }
 
 // Puts a real port in the place of each 0, or base_port and those that follow it everywhere.
-Result<void> settle_ports(Configuration& configuration, std::int64_t base_port) {
+Result<std::vector<ReservedPort>> settle_ports(Configuration& configuration,
+                                               std::int64_t base_port) {
   std::vector<std::string*> addresses{&configuration.coordinator.listen};
   for (auto& rm : configuration.resource_managers) addresses.push_back(&rm.address);
   const auto count = static_cast<std::int64_t>(addresses.size());
@@ -86,19 +87,21 @@ Result<void> settle_ports(Configuration& configuration, std::int64_t base_port) 
                                      ", since this system takes " + std::to_string(count) +
                                      " ports from there on"};
   }
-  auto spare = free_ports(addresses.size());
-  if (!spare) return spare.error();
+  std::vector<ReservedPort> chosen;
   for (std::size_t i = 0; i < addresses.size(); ++i) {
     auto address = parse_address(*addresses[i]);
     if (!address) return address.error();
     if (base_port != 0) {
       address->port = static_cast<std::uint16_t>(base_port + static_cast<std::int64_t>(i));
     } else if (address->port == 0) {
-      address->port = (*spare)[i];
+      auto spare = ReservedPort::find(1);
+      if (!spare) return spare.error();
+      address->port = spare->front().number();
+      chosen.push_back(std::move(spare->front()));
     }
     *addresses[i] = to_text(*address);
   }
-  return {};
+  return chosen;
 }
 
 Result<void> write_configuration(const fs::path& directory, Configuration configuration) {
@@ -220,7 +223,9 @@ Result<void> Cluster::lay_out() {
                                        " has: add it, or begin anew in another directory"};
     }
   }
-  if (auto done = settle_ports(configuration_, options_.base_port); !done) return done.error();
+  auto ports = settle_ports(configuration_, options_.base_port);
+  if (!ports) return ports.error();
+  for (ReservedPort& port : *ports) ports_.push_back(std::move(port));
   if (auto done = write_configuration(directory(), configuration_); !done) return done.error();
   const auto log = configuration_.coordinator.log;
   if (!fs::exists(log)) {

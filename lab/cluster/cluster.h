@@ -59,6 +59,27 @@ struct StartOptions {
   std::chrono::milliseconds ready_max{30'000};
 };
 
+// A port on loopback that nobody else is given for as long as this object lives, also while its
+// server is down. A server can take it if it allows address reuse, as ours do.
+class ReservedPort {
+ public:
+  // Free ones, outside the range that the kernel gives to outgoing connections: there a restarted
+  // server might find its port taken, or a client connect to itself.
+  static Result<std::vector<ReservedPort>> find(std::size_t count);
+  ReservedPort(ReservedPort&& other) noexcept
+      : number_(other.number_), socket_(std::exchange(other.socket_, -1)) {}
+  ReservedPort& operator=(ReservedPort&&) = delete;
+  ~ReservedPort();
+
+  std::uint16_t number() const { return number_; }
+
+ private:
+  ReservedPort(std::uint16_t number, int socket) : number_(number), socket_(socket) {}
+
+  std::uint16_t number_;
+  int socket_;  // bound, not listening
+};
+
 class Cluster {
  public:
   // Lays the directory out, or opens one that is; nothing is started. The decision log is made only
@@ -108,10 +129,7 @@ class Cluster {
 
   ClusterOptions options_;
   Configuration configuration_;
+  std::vector<ReservedPort> ports_;  // those that lay_out() chose
 };
-
-// Ports on loopback that are free now, outside the range that the kernel gives to outgoing
-// connections: there a restarted server might find its port taken, or a client connect to itself.
-Result<std::vector<std::uint16_t>> free_ports(std::size_t count);
 
 }  // namespace twofold::lab

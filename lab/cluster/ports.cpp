@@ -21,34 +21,37 @@ std::uint16_t first_outgoing_port() {
   return file >> low && low > kFirstPort + 1'000 ? low : 32'768;
 }
 
-// A bound socket, or -1: somebody has the port.
-int bind_port(std::uint16_t port) {
+// A bound socket, or -1: somebody has the port. Address reuse is allowed only afterwards: it lets
+// the server in, and would let in two that look for a port.
+int take_port(std::uint16_t port) {
   const int socket = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   sockaddr_in address{};
   address.sin_family = AF_INET;
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   address.sin_port = htons(port);
-  if (::bind(socket, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0)
+  const int yes = 1;
+  if (::bind(socket, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0 &&
+      ::setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes) == 0) {
     return socket;
-  ::close(socket);
+  }
+  if (socket >= 0) ::close(socket);
   return -1;
 }
 
 }  // namespace
 
-Result<std::vector<std::uint16_t>> free_ports(std::size_t count) {
+ReservedPort::~ReservedPort() {
+  if (socket_ >= 0) ::close(socket_);
+}
+
+Result<std::vector<ReservedPort>> ReservedPort::find(std::size_t count) {
   std::mt19937 random(std::random_device{}());
   std::uniform_int_distribution<int> any(kFirstPort, first_outgoing_port() - 1);
-  std::vector<std::uint16_t> ports;
-  std::vector<int> sockets;  // kept open until all are found, so that none is found twice
+  std::vector<ReservedPort> ports;
   for (int tries = 0; ports.size() < count && tries < kTries; ++tries) {
     const auto port = static_cast<std::uint16_t>(any(random));
-    if (const int socket = bind_port(port); socket >= 0) {
-      ports.push_back(port);
-      sockets.push_back(socket);
-    }
+    if (const int socket = take_port(port); socket >= 0) ports.push_back({port, socket});
   }
-  for (const int socket : sockets) ::close(socket);
   if (ports.size() < count) {
     return Error{Fault::io, "found no free ports on 127.0.0.1: name the first with --base-port"};
   }

@@ -1,8 +1,11 @@
 #include "lab/cluster/cluster.h"
 
+#include <arpa/inet.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
 #include <signal.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -195,14 +198,32 @@ TEST_F(ClusterTest, AProcessWithoutAPidOnRecordIsFound) {
   EXPECT_FALSE(is_alive(started));
 }
 
-TEST(FreePorts, AreDistinctAndOutsideTheOutgoingRange) {
-  const auto ports = free_ports(20);
+TEST(ReservedPorts, AreDistinctAndOutsideTheOutgoingRange) {
+  const auto ports = ReservedPort::find(20);
   ASSERT_TRUE(ports) << ports.error().message;
-  EXPECT_EQ(std::set<std::uint16_t>(ports->begin(), ports->end()).size(), 20U);
+  std::set<std::uint16_t> numbers;
+  for (const ReservedPort& port : *ports) numbers.insert(port.number());
+  EXPECT_EQ(numbers.size(), 20U);
   std::ifstream range("/proc/sys/net/ipv4/ip_local_port_range");
   std::uint16_t low = 0;
   ASSERT_TRUE(range >> low);
-  for (const auto port : *ports) EXPECT_LT(port, std::max<std::uint16_t>(low, 32'768));
+  for (const auto port : numbers) EXPECT_LT(port, std::max<std::uint16_t>(low, 32'768));
+}
+
+// Another system that looks for ports while a process of this one is down must not get its port.
+TEST_F(ClusterTest, ItsPortsAreItsOwnWhileAProcessIsDown) {
+  auto cluster = make(small());
+  ASSERT_TRUE(cluster) << cluster.error().message;
+  ASSERT_TRUE(cluster->start("payments"));
+  ASSERT_TRUE(cluster->kill("payments"));
+  const int other = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  address.sin_port = htons(cluster->address("payments").value().port);
+  EXPECT_NE(::bind(other, reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
+  ::close(other);
+  EXPECT_TRUE(cluster->start("payments"));
 }
 
 }  // namespace
