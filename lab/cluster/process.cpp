@@ -46,24 +46,37 @@ Error system_error(const std::string& what) {
   return {Fault::io, what + ": " + std::strerror(errno)};
 }
 
-}  // namespace
+struct ProcessStat {
+  ProcessId id;
+  char state = 0;
+};
 
-std::optional<ProcessId> identify(pid_t pid) {
+std::optional<ProcessStat> read_stat(pid_t pid) {
   std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
   std::string text;
   if (!std::getline(file, text)) return std::nullopt;
   // "PID (name) S …": the name may hold anything, so count from its closing parenthesis.
   const auto close = text.rfind(')');
   if (close == std::string::npos || close + 2 >= text.size()) return std::nullopt;
-  const char state = text[close + 2];
-  if (state == 'Z' || state == 'X') return std::nullopt;
   std::size_t at = close + 2;
   for (int field = 3; field < 22 && at != std::string::npos; ++field) {
     at = text.find(' ', at);
     if (at != std::string::npos) ++at;
   }
   if (at == std::string::npos) return std::nullopt;
-  return ProcessId{pid, std::strtoull(text.c_str() + at, nullptr, 10)};
+  return ProcessStat{{pid, std::strtoull(text.c_str() + at, nullptr, 10)}, text[close + 2]};
+}
+
+int open_pidfd(pid_t pid) {
+  return static_cast<int>(::syscall(SYS_pidfd_open, pid, 0));
+}
+
+}  // namespace
+
+std::optional<ProcessId> identify(pid_t pid) {
+  const auto found = read_stat(pid);
+  if (!found || found->state == 'Z' || found->state == 'X') return std::nullopt;
+  return found->id;
 }
 
 bool is_alive(const ProcessId& id) {
@@ -78,12 +91,20 @@ ProcessId this_process() {
 
 std::optional<Process> Process::open(const ProcessId& id) {
   if (id.pid <= 0) return std::nullopt;
-  const int descriptor = static_cast<int>(::syscall(SYS_pidfd_open, id.pid, 0));
+  const int descriptor = open_pidfd(id.pid);
   if (descriptor < 0) return std::nullopt;
   Process opened(id, descriptor);
   // The descriptor now names one process for good; is it the one that was meant?
   if (!is_alive(id)) return std::nullopt;
   return opened;
+}
+
+std::optional<Process> Process::of_child(pid_t pid) {
+  const auto found = read_stat(pid);
+  const int descriptor = open_pidfd(pid);
+  if (found && descriptor >= 0) return Process(found->id, descriptor);
+  if (descriptor >= 0) ::close(descriptor);
+  return std::nullopt;
 }
 
 Process::Process(Process&& other) noexcept
@@ -139,12 +160,11 @@ Result<Process> spawn(const std::filesystem::path& program,
   if (failed) return Error{Fault::io, "cannot start " + program.string() + ": " + failed.message()};
   const pid_t pid = child.id();
   child.detach();
-  const auto id = identify(pid);
-  if (id) {
-    if (auto opened = Process::open(*id)) return std::move(*opened);
-  }
-  ::waitpid(pid, nullptr, WNOHANG);
-  return Error{Fault::io, program.string() + " ended at once: see " + log.string()};
+  if (auto started = Process::of_child(pid)) return std::move(*started);
+  const Error error = system_error("cannot watch " + program.string() + ", which was started");
+  ::kill(pid, SIGKILL);
+  ::waitpid(pid, nullptr, 0);
+  return error;
 }
 
 Result<LogFollower> LogFollower::open(const std::filesystem::path& log) {

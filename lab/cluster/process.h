@@ -33,6 +33,8 @@ class Process {
  public:
   // None if that very process runs no more.
   static std::optional<Process> open(const ProcessId& id);
+  // A child of ours that nobody has waited for: its number is its own, also if it has ended.
+  static std::optional<Process> of_child(pid_t pid);
   Process(Process&& other) noexcept;
   Process& operator=(Process&& other) noexcept;
   ~Process();

@@ -57,6 +57,17 @@ TEST_F(ProcessTest, TellsHowItEnded) {
   EXPECT_EQ(exited->reap(), "SIGTERM");
 }
 
+// The shorter a program runs the likelier it has ended before anybody looks.
+TEST_F(ProcessTest, OneThatEndsAtOnceHasStarted) {
+  for (int i = 0; i < 200; ++i) {
+    const auto child = spawn("/bin/true", {}, log());
+    ASSERT_TRUE(child) << child.error().message;
+    ASSERT_TRUE(child->wait_for_end(20s));
+    ASSERT_EQ(child->reap(), "exit status 0");
+    ASSERT_FALSE(is_alive(child->id()));
+  }
+}
+
 TEST_F(ProcessTest, HasASessionOfItsOwnAndNothingBlocked) {
   sigset_t term, before;
   sigemptyset(&term);

@@ -76,6 +76,7 @@ void ClusterTest::SetUp() {
 }
 
 void ClusterTest::TearDown() {
+  if (!cluster_) return;
   expect_no_sanitizer_reports();
   if (HasFailure()) tell_logs();
 }
