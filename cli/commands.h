@@ -14,5 +14,6 @@ void add_order(CLI::App& app, int& status);         // order
 void add_interactive(CLI::App& app, int& status);   // begin, enlist, work, commit, rollback
 void add_transactions(CLI::App& app, int& status);  // list, show
 void add_inspect(CLI::App& app, int& status);       // scan, in-doubt, locks, stats
+void add_drain(CLI::App& app, int& status);         // drain
 
 }  // namespace twofold::cli

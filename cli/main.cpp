@@ -58,6 +58,7 @@ int main(int argc, char** argv) {
   twofold::cli::add_interactive(app, status);
   twofold::cli::add_transactions(app, status);
   twofold::cli::add_inspect(app, status);
+  twofold::cli::add_drain(app, status);
   if (argc < 2) {
     std::fputs(app.help().c_str(), stderr);
     return 2;

@@ -14,6 +14,7 @@ namespace {
 // Every client accepts a frame of this and more.
 constexpr std::size_t kDetailBytesMax = 4096;
 
+constexpr std::size_t kOpenTold = 100;  // by a DrainAnswer
 constexpr std::size_t kListDefault = 1'000;
 constexpr std::size_t kListMax = 10'000;
 constexpr std::uint64_t kAgeMsMax = 86'400'000ull * 365;  // a year: nobody's clock adds up to more
@@ -123,6 +124,7 @@ void ClientServer::received(std::uint64_t id, wire::Frame& frame) {
     case wire::Frame::kBegin:
     case wire::Frame::kEnlist:
     case wire::Frame::kFinish:
+    case wire::Frame::kDrain:
     case wire::Frame::kList:
     case wire::Frame::kShow:
     case wire::Frame::kStats: break;
@@ -142,6 +144,7 @@ void ClientServer::received(std::uint64_t id, wire::Frame& frame) {
     case wire::Frame::kBegin: return begin(id, client, request, frame.begin());
     case wire::Frame::kEnlist: return enlist(id, client, request, *frame.mutable_enlist());
     case wire::Frame::kFinish: return finish(id, client, request, *frame.mutable_finish());
+    case wire::Frame::kDrain: return drain(client, request, frame.drain());
     case wire::Frame::kList: return list(client, request, frame.list());
     case wire::Frame::kShow: return show(client, request, frame.show());
     default: return stats(client, request);
@@ -304,6 +307,28 @@ void ClientServer::finish(std::uint64_t id, Client& client, std::uint64_t reques
     event.work.push_back({std::move(*count.mutable_rm()), count.work_items()});
   }
   driver_.post(std::move(event));
+}
+
+void ClientServer::drain(Client& client, std::uint64_t request, const wire::Drain& drain) {
+  const auto rm = driver_.settled_core().find_participant(drain.rm());
+  if (!rm) {
+    return refuse(
+        client, request, wire::FAILURE_REQUEST,
+        "unknown resource manager \"" + drain.rm() + "\": see the coordinator's configuration");
+  }
+  driver_.post(Drain{*rm, drain.cancel()});
+  const ParticipantView view = driver_.settled_core().participant(*rm);
+  wire::Frame frame;
+  frame.set_request(request);
+  wire::DrainAnswer& told = *frame.mutable_drain_answer();
+  told.set_state(std::string(name(view.state)));
+  told.set_standing(std::string(name(view.standing)));
+  for (std::size_t i = 0; i < std::min(view.open.size(), kOpenTold); ++i) {
+    told.add_open(to_text(view.open[i]));
+  }
+  told.set_open_count(view.open.size());
+  told.set_listed(view.listed);
+  answer(client, frame, "raise the client's frame_bytes_max");
 }
 
 void ClientServer::list(Client& client, std::uint64_t request, const wire::List& list) {

@@ -80,6 +80,7 @@ class ClientServer {
   void begin(std::uint64_t id, Client& client, std::uint64_t request, const wire::Begin& begin);
   void enlist(std::uint64_t id, Client& client, std::uint64_t request, wire::Enlist& enlist);
   void finish(std::uint64_t id, Client& client, std::uint64_t request, wire::Finish& finish);
+  void drain(Client& client, std::uint64_t request, const wire::Drain& drain);
   void list(Client& client, std::uint64_t request, const wire::List& list);
   void show(Client& client, std::uint64_t request, const wire::Show& show);
   void stats(Client& client, std::uint64_t request);

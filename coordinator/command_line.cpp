@@ -93,6 +93,13 @@ class Parser {
     app_.add_flag("--restored", result_.restored,
                   "for once: the log is a backup or another older copy of itself, and the newest "
                   "there is; docs/backup.md says what is done and what is lost");
+    app_.add_option("--accept-store", result_.accept_stores,
+                    "NAME of a resource manager whose store is lost for good: for once, another "
+                    "one is taken in its place; docs/participants.md says what is lost")
+        ->type_size(1)
+        ->allow_extra_args(false);
+    app_.add_flag("--check", result_.check,
+                  "only say whether the log allows to start with this configuration");
   }
 
   ParsedCommandLine parse(int argc, const char* const* argv) {

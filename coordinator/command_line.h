@@ -16,6 +16,8 @@ struct CommandLine {
   std::string log_level = "info";
   bool rebuild = false;
   bool restored = false;
+  bool check = false;
+  std::vector<std::string> accept_stores;
   bool list_crash_points = false;
 };
 

@@ -1,5 +1,6 @@
 #include "coordinator/engine.h"
 
+#include <algorithm>
 #include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <cstdlib>
@@ -35,12 +36,17 @@ std::chrono::milliseconds ms(std::uint64_t value) {
   return std::chrono::milliseconds{static_cast<std::int64_t>(value)};
 }
 
-Options core_options(const Configuration& configuration) {
-  const CoordinatorConfiguration& c = configuration.coordinator;
+std::vector<std::string> names_of(const Configuration& configuration) {
+  std::vector<std::string> names;
+  for (const auto& rm : configuration.resource_managers) names.push_back(rm.name);
+  return names;
+}
+
+Options core_options(const EngineOptions& of) {
+  const CoordinatorConfiguration& c = of.configuration.coordinator;
   Options options;
-  for (const auto& rm : configuration.resource_managers) {
-    options.resource_managers.push_back(rm.name);
-  }
+  options.resource_managers = names_of(of.configuration);
+  options.accept_stores = of.accept_stores;
   options.transactions_max = c.transactions_max;
   options.branches_max = c.branches_max;
   options.outcomes_max = c.outcomes_max;
@@ -119,14 +125,6 @@ std::int64_t wall_us() {
 }
 
 Epoch open_epoch(const EngineOptions& options, DecisionStore& store) {
-  const LogInfo info = store.info();
-  const CoordinatorConfiguration& c = options.configuration.coordinator;
-  if (info.node != c.node) {
-    throw std::runtime_error("the log " + c.log.string() + " belongs to the node \"" + info.node +
-                             "\", and this coordinator is configured as \"" + c.node +
-                             "\": set node to \"" + info.node + "\", or name the log of \"" +
-                             c.node + "\"");
-  }
   if (options.restored) tell_restored(store.restore().value());
   return store.open_epoch().value();
 }
@@ -156,7 +154,7 @@ void tell_space(bool room, double used, bool full) {
 
 class Engine::Impl final : public Driver {
  public:
-  Impl(EngineOptions options, std::unique_ptr<DecisionStore> store);
+  Impl(EngineOptions options, std::unique_ptr<DecisionStore> store, Recovered recovered);
 
   boost::asio::io_context& io() override { return io_; }
   void post(Event event) override;
@@ -242,13 +240,12 @@ class Engine::Impl final : public Driver {
 // ---- starting and ending
 // ---------------------------------------------------------------------------
 
-Engine::Impl::Impl(EngineOptions options, std::unique_ptr<DecisionStore> store)
+Engine::Impl::Impl(EngineOptions options, std::unique_ptr<DecisionStore> store, Recovered recovered)
     : options_(std::move(options)),
       store_(std::move(store)),
       served_before_(store_->info().served),
       epoch_(open_epoch(options_, *store_)),
-      core_(core_options(options_.configuration), epoch_, store_->replay().value(),
-            monotonic_now()),
+      core_(core_options(options_), epoch_, std::move(recovered), monotonic_now()),
       timer_(io_),
       grace_(io_),
       clients_(*this, client_options()),
@@ -521,6 +518,9 @@ void Engine::Impl::add_stats(wire::StatsAnswer& stats) {
   for (const auto& link : links_) {
     messages += link->branch_frames();
     link->add_stats(stats);
+    const ParticipantView view = core_.participant(static_cast<RmId>(&link - links_.data()));
+    add_text(stats, link->name() + ".participant",
+             std::string(name(view.state)) + ", " + std::string(name(view.standing)));
   }
   const std::uint64_t ended = counts.committed + counts.aborted + counts.refused;
   add_number(stats, "branch_messages", messages);
@@ -530,11 +530,37 @@ void Engine::Impl::add_stats(wire::StatsAnswer& stats) {
                   ended == 0 ? 0.0 : static_cast<double>(messages) / static_cast<double>(ended)));
 }
 
+Result<Recovered> replay_for(const EngineOptions& options, DecisionStore& store) {
+  const CoordinatorConfiguration& c = options.configuration.coordinator;
+  if (const LogInfo info = store.info(); info.node != c.node) {
+    return Error{Fault::invalid, "the log " + c.log.string() + " belongs to the node \"" +
+                                     info.node + "\", and this coordinator is configured as \"" +
+                                     c.node + "\": set node to \"" + info.node +
+                                     "\", or name the log of \"" + c.node + "\""};
+  }
+  const std::vector<std::string> names = names_of(options.configuration);
+  for (const std::string& name : options.accept_stores) {
+    if (std::find(names.begin(), names.end(), name) != names.end()) continue;
+    return Error{Fault::invalid,
+                 "--accept-store " + name +
+                     ": there is no resource manager of that name in the configuration"};
+  }
+  Result<Recovered> recovered = store.replay();
+  if (!recovered) return recovered;
+  if (options.restored) {  // as restore() will record it
+    for (Participant& one : recovered->participants) one.state = Participant::State::active;
+  }
+  if (auto text = left_out(*recovered, names)) return Error{Fault::invalid, std::move(*text)};
+  return recovered;
+}
+
 // ---- the engine
 // ------------------------------------------------------------------------------------
 
-Engine::Engine(EngineOptions options, std::unique_ptr<DecisionStore> store)
-    : impl_(std::make_unique<Impl>(std::move(options), std::move(store))) {}
+Engine::Engine(EngineOptions options, std::unique_ptr<DecisionStore> store) {
+  Recovered recovered = replay_for(options, *store).value();
+  impl_ = std::make_unique<Impl>(std::move(options), std::move(store), std::move(recovered));
+}
 Engine::~Engine() = default;
 boost::asio::io_context& Engine::io() {
   return impl_->io();

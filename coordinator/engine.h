@@ -14,6 +14,8 @@
 
 #include <boost/asio/io_context.hpp>
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "log/decision_store.h"
 #include "protocol/connection.h"
@@ -27,13 +29,20 @@ struct EngineOptions {
   CrashPoint crash_point;
   bool rebuild = false;   // the operator confirmed a new log for a known node (rule 2)
   bool restored = false;  // the operator says that the log is an older copy of itself (rule 2)
+  std::vector<std::string> accept_stores{};  // as in the core's Options
 };
+
+// Replays the log, if a coordinator may start on it with these options. invalid: it is another
+// node's, or it knows a participant that the configuration leaves out and that was not drained.
+// Changes nothing.
+Result<Recovered> replay_for(const EngineOptions& options, DecisionStore& store);
 
 class Engine {
  public:
   // Opens a new epoch (rule 1), replays the log and listens; links connect once run() is called.
   // Throws std::runtime_error, whose text says what to do, when the log belongs to another node,
-  // does not replay or is marked as a backup (unless `restored`), or an address cannot be used.
+  // does not replay, knows a participant that is left out and not drained, or is marked as a backup
+  // (unless `restored`), or an address cannot be used.
   Engine(EngineOptions options, std::unique_ptr<DecisionStore> store);
   ~Engine();  // what has been handed to the log is written first
 

@@ -52,16 +52,30 @@ void allow_many_connections() {
   if (setrlimit(RLIMIT_NOFILE, &files) != 0) spdlog::warn("cannot raise the limit of open files");
 }
 
-void serve(CommandLine command_line) {
-  set_up_logging("twofold-coordinator", command_line.log_level);
-  allow_many_connections();
+EngineOptions options_of(CommandLine command_line) {
   EngineOptions options;
   options.rebuild = command_line.rebuild;
   options.restored = command_line.restored;
+  options.accept_stores = std::move(command_line.accept_stores);
   if (!command_line.crash_at.empty()) {
     options.crash_point = CrashPoint::parse(command_line.crash_at, crossings()).value();
   }
   options.configuration = std::move(command_line.configuration);
+  return options;
+}
+
+// Beside a coordinator that runs, too.
+void check(CommandLine command_line) {
+  const EngineOptions options = options_of(std::move(command_line));
+  auto store = LmdbDecisionStore::open_read_only(options.configuration.coordinator.log).value();
+  replay_for(options, *store).value();
+  std::cout << "the log allows to start with this configuration" << std::endl;
+}
+
+void serve(CommandLine command_line) {
+  set_up_logging("twofold-coordinator", command_line.log_level);
+  allow_many_connections();
+  EngineOptions options = options_of(std::move(command_line));
   std::unique_ptr<DecisionStore> store =
       LmdbDecisionStore::open(options.configuration.coordinator.log).value();
   Engine engine(std::move(options), std::move(store));
@@ -78,7 +92,7 @@ int run(int argc, const char* const* argv) {
     return EXIT_SUCCESS;
   }
   try {
-    serve(std::move(parsed.command_line));
+    (parsed.command_line.check ? check : serve)(std::move(parsed.command_line));
   } catch (const std::exception& fault) {
     std::cerr << "twofold-coordinator: " << fault.what() << '\n';
     return EXIT_FAILURE;

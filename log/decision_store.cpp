@@ -83,6 +83,11 @@ std::vector<Mutation> changes(const PurgeRecord& record) {
   return result;
 }
 
+std::vector<Mutation> changes(const ParticipantsRecord& record) {
+  return {
+      put(LogTable::meta, std::string(kParticipantsKey), encode_row(kParticipantsKey, record.all))};
+}
+
 // What is wrong, in which row, and what to do.
 Error row_error(const fs::path& directory, const std::string& row, const Error& error) {
   auto message = directory.string() + ": " + row + ": " + error.message;
@@ -207,16 +212,18 @@ class Replay {
       : environment_(environment), reader_(environment), recovered_(recovered) {}
 
   Result<void> all() {
-    if (auto done = floor(); !done) return done;
+    if (auto done = meta(kFloorKey, recovered_.floor); !done) return done;
+    if (auto done = meta(kParticipantsKey, recovered_.participants); !done) return done;
     if (auto done = table(LogTable::transactions, "transactions"); !done) return done;
     return table(LogTable::heuristics, "heuristics");
   }
 
  private:
-  Result<void> floor() {
-    const auto read = read_meta<TxnId>(environment_, kFloorKey);
+  template <class Kind>
+  Result<void> meta(std::string_view key, Kind& kept) {
+    auto read = read_meta<Kind>(environment_, key);
     if (!read) return read.error();
-    if (*read) recovered_.floor = **read;
+    if (*read) kept = std::move(**read);
     return {};
   }
 
@@ -426,11 +433,16 @@ Result<FormerLog> LmdbDecisionStore::restore() {
   former.push_back(before);
   LogIdentity identity = state_->identity;
   identity.log_id.value = random_number();
+  auto participants = read_meta<Participants>(*state_->environment, kParticipantsKey);
+  if (!participants) return participants.error();
+  ParticipantsRecord known{participants->value_or(Participants{})};
+  for (Participant& participant : known.all) participant.state = Participant::State::active;
   const std::string identity_key(kIdentityKey), former_key(kFormerKey);
-  if (state_->write({put(LogTable::meta, identity_key, encode_row(identity_key, identity)),
-                     put(LogTable::meta, former_key, encode_row(former_key, former)),
-                     erase(LogTable::meta, std::string(kBackupKey))}) !=
-      GroupTarget::Applied::durable) {
+  std::vector<Mutation> all = changes(known);
+  all.push_back(put(LogTable::meta, identity_key, encode_row(identity_key, identity)));
+  all.push_back(put(LogTable::meta, former_key, encode_row(former_key, former)));
+  all.push_back(erase(LogTable::meta, std::string(kBackupKey)));
+  if (state_->write(std::move(all)) != GroupTarget::Applied::durable) {
     return no_room(state_->environment->directory(), "a new log id");
   }
   state_->identity = std::move(identity);

@@ -27,6 +27,7 @@ inline constexpr std::string_view kFloorKey = "floor";
 inline constexpr std::string_view kServedKey = "served";
 inline constexpr std::string_view kBackupKey = "backup";
 inline constexpr std::string_view kFormerKey = "former";
+inline constexpr std::string_view kParticipantsKey = "participants";
 inline constexpr std::string_view kGroupKey = "group";  // not a row: 8 bytes, see LmdbTarget
 
 // The changes that a record makes. Every row carries its version (log/record_codec.h).
@@ -58,8 +59,9 @@ class DecisionStore {
   // full: there is no room, and nothing was written. invalid: this is marked as a backup (rule 2).
   virtual Result<Epoch> open_epoch() = 0;
   // Rule 2: the operator says that this is an older copy of its log. It gets a new log id and
-  // remembers the former one, with what is certain of its epochs; a mark as a backup goes. Durable
-  // before it returns, all or nothing. Before open_epoch(). full: as there.
+  // remembers the former one, with what is certain of its epochs; a mark as a backup goes, and no
+  // participant counts as drained, since it may have been taken back later. Durable before it
+  // returns, all or nothing. Before open_epoch(). full: as there.
   virtual Result<FormerLog> restore() = 0;
   // Everything there is. damaged or unsupported: what was found, in which row, and what to do.
   virtual Result<Recovered> replay() = 0;

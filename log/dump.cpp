@@ -118,6 +118,13 @@ json::object describe(const FormerLog& log) {
   return {{"log_id", hex(log.id.value)}, {"certain_below", log.certain_below}};
 }
 
+json::object describe(const Participant& participant) {
+  const auto state = name(participant.state);
+  return {{"rm", printable(participant.name)},
+          {"store_id", hex(participant.store_id)},
+          {"state", json::string_view(state.data(), state.size())}};
+}
+
 std::string utc(std::int64_t wall_us) {
   const auto seconds = static_cast<std::time_t>(wall_us / 1'000'000);
   std::tm parts{};
@@ -141,7 +148,8 @@ class Json {
             {"floor", "0.0"},
             {"served", 0},
             {"backup", nullptr}};
-    for (const char* list : {"former", "epochs", "transactions", "heuristics", "problems"}) {
+    for (const char* list :
+         {"former", "participants", "epochs", "transactions", "heuristics", "problems"}) {
       out_[list].emplace_array();
     }
     for (const auto& row : inspection.rows) {
@@ -169,6 +177,11 @@ class Json {
   }
   void add(const FormerLogs& former) {
     for (const FormerLog& log : former) out_["former"].as_array().push_back(describe(log));
+  }
+  void add(const Participants& participants) {
+    for (const Participant& one : participants) {
+      out_["participants"].as_array().push_back(describe(one));
+    }
   }
   void add(const EpochRef& epoch) { out_["epochs"].as_array().push_back(describe(epoch)); }
   void add(const HeuristicRecord& record) {
@@ -245,6 +258,10 @@ std::string dump_text(const Inspection& inspection) {
     out += fmt::format("{} ({})\n", list, items.size());
     return items;
   };
+  for (const auto& item : heading("participants")) {
+    out += fmt::format("  {:<16} {:<8} store {}\n", text(item.at("rm")), text(item.at("state")),
+                       text(item.at("store_id")));
+  }
   for (const auto& item : heading("epochs")) {
     out += fmt::format("  {:<12} nonce {}\n", text(item.at("number")), text(item.at("nonce")));
   }

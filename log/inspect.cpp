@@ -80,6 +80,7 @@ class Verifier {
     if (row.key == kServedKey) return std::holds_alternative<ServedEpoch>(*row.row);
     if (row.key == kBackupKey) return std::holds_alternative<BackupMark>(*row.row);
     if (row.key == kFormerKey) return std::holds_alternative<FormerLogs>(*row.row);
+    if (row.key == kParticipantsKey) return std::holds_alternative<Participants>(*row.row);
     return row.key == kFloorKey && std::holds_alternative<TxnId>(*row.row);
   }
 
@@ -106,6 +107,12 @@ class Verifier {
     for (const FormerLog& log : former) {
       if (log.id.value == 0) add(row.where, "it names no log");
       if (log.certain_below != 0) check_epoch(row, {log.certain_below, 0});
+    }
+  }
+
+  void check(const InspectedRow& row, const Participants& participants) {
+    for (const Participant& participant : participants) {
+      if (participant.name.empty()) add(row.where, "a participant has no name");
     }
   }
 

@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <variant>
 #include <vector>
 
@@ -96,8 +97,39 @@ struct PurgeRecord {
   bool operator==(const PurgeRecord&) const = default;
 };
 
-using LogRecord = std::variant<IntentRecord, CommitRecord, RefusalRecord, EndRecord, DroppedRecord,
-                               HeuristicRecord, HeuristicForgottenRecord, PurgeRecord>;
+// A resource manager that may hold branches of this log: recorded, with its store, before its first
+// branch is started. Only a drained one may be left out of the configuration, or come back with
+// another store (docs/decisions/0012).
+struct Participant {
+  enum class State : std::uint8_t {
+    active = 0,
+    draining = 1,  // nothing new begins there
+    drained = 2,   // no branch of this log is left there
+  };
+  std::string name;
+  std::uint64_t store_id = 0;
+  State state = State::active;
+  bool operator==(const Participant&) const = default;
+};
+using Participants = std::vector<Participant>;  // by name
+constexpr std::string_view name(Participant::State state) {
+  switch (state) {
+    case Participant::State::active: return "active";
+    case Participant::State::draining: return "draining";
+    case Participant::State::drained: return "drained";
+  }
+  return "?";
+}
+
+// All there are, in place of those of the last such record. Forced.
+struct ParticipantsRecord {
+  Participants all;
+  bool operator==(const ParticipantsRecord&) const = default;
+};
+
+using LogRecord =
+    std::variant<IntentRecord, CommitRecord, RefusalRecord, EndRecord, DroppedRecord,
+                 HeuristicRecord, HeuristicForgottenRecord, PurgeRecord, ParticipantsRecord>;
 
 // One start of a coordinator (rule 1).
 struct EpochRef {
@@ -147,6 +179,7 @@ struct Recovered {
   std::vector<EndRecord> ends;
   std::vector<HeuristicRecord> heuristics;
   TxnId floor;  // {0, 0}: nothing was ever purged
+  Participants participants{};
 };
 
 }  // namespace twofold

@@ -128,6 +128,20 @@ Result<Row> decode_former(std::string_view payload) {
   return former;
 }
 
+Result<Row> decode_participants(std::string_view payload) {
+  const auto message = parse<record::Participants>(payload);
+  if (!message) return does_not_parse();
+  Participants participants;
+  for (const auto& one : message->all()) {
+    if (one.state() > static_cast<std::uint32_t>(Participant::State::drained)) {
+      return damaged("it has a participant in a state that there is not");
+    }
+    participants.push_back(
+        {one.name(), one.store_id(), static_cast<Participant::State>(one.state())});
+  }
+  return participants;
+}
+
 Result<Row> decode_intent(const TxnId& id, std::string_view payload) {
   const auto message = parse<record::Intent>(payload);
   if (!message) return does_not_parse();
@@ -203,6 +217,7 @@ std::string_view name(RowKind kind) {
     case RowKind::served: return "served";
     case RowKind::backup: return "backup";
     case RowKind::former: return "former";
+    case RowKind::participants: return "participants";
   }
   return "unknown";
 }
@@ -280,6 +295,17 @@ std::string encode_row(std::string_view key, const FormerLogs& former) {
     out.set_certain_below(log.certain_below);
   }
   return make_row(key, RowKind::former, message);
+}
+
+std::string encode_row(std::string_view key, const Participants& participants) {
+  record::Participants message;
+  for (const Participant& participant : participants) {
+    auto& out = *message.add_all();
+    out.set_name(participant.name);
+    out.set_store_id(participant.store_id);
+    out.set_state(static_cast<std::uint32_t>(participant.state));
+  }
+  return make_row(key, RowKind::participants, message);
 }
 
 std::string encode_row(std::string_view key, const IntentRecord& record) {
@@ -363,6 +389,7 @@ Result<Row> decode_row(std::string_view key, std::string_view bytes) {
     case RowKind::served: return decode_served(payload);
     case RowKind::backup: return decode_backup(payload);
     case RowKind::former: return decode_former(payload);
+    case RowKind::participants: return decode_participants(payload);
   }
   return Error{Fault::unsupported, "it is of kind " + std::to_string(static_cast<int>(kind)) +
                                        ", which this program does not know"};

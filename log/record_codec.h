@@ -31,6 +31,7 @@ enum class RowKind : std::uint8_t {
   served = 9,
   backup = 10,
   former = 11,
+  participants = 12,
 };
 std::string_view name(RowKind kind);
 
@@ -55,14 +56,16 @@ std::string encode_row(std::string_view key, const EpochRef& epoch);
 std::string encode_row(std::string_view key, const ServedEpoch& served);
 std::string encode_row(std::string_view key, const BackupMark& mark);
 std::string encode_row(std::string_view key, const FormerLogs& former);
+std::string encode_row(std::string_view key, const Participants& participants);
 std::string encode_row(std::string_view key, const IntentRecord& record);
 std::string encode_row(std::string_view key, const CommitRecord& record);
 std::string encode_row(std::string_view key, const RefusalRecord& record);
 std::string encode_row(std::string_view key, const EndRecord& record);
 std::string encode_row(std::string_view key, const HeuristicRecord& record);
 
-using Row = std::variant<LogIdentity, TxnId, EpochRef, IntentRecord, CommitRecord, RefusalRecord,
-                         EndRecord, HeuristicRecord, ServedEpoch, BackupMark, FormerLogs>;
+using Row =
+    std::variant<LogIdentity, TxnId, EpochRef, IntentRecord, CommitRecord, RefusalRecord, EndRecord,
+                 HeuristicRecord, ServedEpoch, BackupMark, FormerLogs, Participants>;
 
 // damaged: too short, a wrong checksum, a payload or a key that does not parse; unsupported: a
 // version or kind of a newer Twofold. The message names neither table nor row: the caller knows

@@ -80,6 +80,13 @@ std::optional<TransactionView> Coordinator::show_request(std::string_view reques
   return impl_->show_request(request_id);
 }
 
+ParticipantView Coordinator::participant(RmId rm) const {
+  return impl_->participant(rm);
+}
+std::optional<RmId> Coordinator::find_participant(std::string_view name) const {
+  return impl_->find_participant(name);
+}
+
 // ---- steps --------------------------------------------------------------------------------------
 
 void Coordinator::Impl::step(Event& event, Time now, std::vector<Effect>& effects) {
@@ -189,6 +196,7 @@ void Coordinator::Impl::on(Durable& event) {
     case Pending::Kind::heuristic: return heuristic_durable(event.ticket);
     case Pending::Kind::end: ends_not_durable_.erase(pending.id); return purge();
     case Pending::Kind::purge: purging_ = false; return purge();
+    case Pending::Kind::participants: return participants_recorded(event.ticket);
   }
 }
 
@@ -206,7 +214,8 @@ void Coordinator::Impl::on(Refused& event) {
     case Pending::Kind::refusal: return abort(*txn, Reason::space, text);
     case Pending::Kind::heuristic:
     case Pending::Kind::end:
-    case Pending::Kind::purge: TWOFOLD_CHECK(!"a record that must be written was refused");
+    case Pending::Kind::purge:
+    case Pending::Kind::participants: TWOFOLD_CHECK(!"a record that must be written was refused");
   }
 }
 

@@ -20,10 +20,13 @@ namespace twofold::coordinator {
 
 struct Options {
   std::vector<std::string> resource_managers;  // names; an RmId is an index into it
-  std::size_t transactions_max = 100'000;      // live at once; beyond: rejected, reason overload
-  std::size_t branches_max = 64;               // of one transaction
-  std::size_t outcomes_max = 100'000;          // kept after the end (rule 6)
-  std::size_t traces_max = 1'000;              // recently ended transactions kept for show()
+  // Those whose recorded store is lost, as the operator says: the first other one that answers is
+  // taken for it, and what the lost one held ends as rule 16 says.
+  std::vector<std::string> accept_stores{};
+  std::size_t transactions_max = 100'000;  // live at once; beyond: rejected, reason overload
+  std::size_t branches_max = 64;           // of one transaction
+  std::size_t outcomes_max = 100'000;      // kept after the end (rule 6)
+  std::size_t traces_max = 1'000;          // recently ended transactions kept for show()
   Duration timeout_default = std::chrono::seconds{10};
   Duration timeout_max = std::chrono::minutes{10};
   Duration scan_period = std::chrono::seconds{5};
@@ -87,6 +90,20 @@ struct TransactionView {
   Time started;
 };
 
+struct ParticipantView {
+  enum class Standing : std::uint8_t {
+    away,       // no session
+    recording,  // a session, which waits until the log has its store
+    barred,     // a session, to another store than the one that may hold branches
+    serving,
+  };
+  Standing standing = Standing::away;
+  Participant::State state = Participant::State::active;  // drained: as the log has it
+  std::vector<TxnId> open;  // live transactions with a branch there, oldest first
+  std::size_t listed = 0;   // of our branches, in doubt, by its last scan
+};
+std::string_view name(ParticipantView::Standing standing);
+
 struct Counts {
   std::uint64_t submitted = 0, committed = 0, aborted = 0, refused = 0, rejected = 0;
   std::uint64_t live = 0, outcomes = 0, heuristics = 0, alarms = 0, recovered = 0;
@@ -116,11 +133,18 @@ class Coordinator {
   std::optional<TransactionView> show(TxnId id) const;
   std::optional<TransactionView> show_gtrid(std::string_view gtrid) const;
   std::optional<TransactionView> show_request(std::string_view request_id) const;
+  ParticipantView participant(RmId rm) const;
+  std::optional<RmId> find_participant(std::string_view name) const;
 
  private:
   class Impl;
   std::unique_ptr<Impl> impl_;
 };
+
+// Why a coordinator of these resource managers must not start on what replay found: it would leave
+// out one that was not drained. The text lists what is known to be open there, and says what to do.
+std::optional<std::string> left_out(const Recovered& recovered,
+                                    const std::vector<std::string>& resource_managers);
 
 // Of a submission: names and work of all branches, in order (rule 7).
 std::uint64_t payload_hash(const std::vector<SubmittedBranch>& branches);

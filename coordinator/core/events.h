@@ -160,6 +160,12 @@ struct WaitsReported {
   RmId rm = 0;
   std::vector<Wait> waits;
 };
+// An operator's: nothing new begins there, and once none of our branches is left it is drained; or
+// all that is taken back. Not answered: Coordinator::participant() tells how far it is.
+struct Drain {
+  RmId rm = 0;
+  bool cancel = false;
+};
 // A session to the resource manager is open; the earlier one's running verbs have ended (rule 15).
 struct LinkUp {
   RmId rm = 0;
@@ -182,7 +188,7 @@ struct Shutdown {
 using Event =
     std::variant<Submit, Begin, Enlist, CommitRequested, RollbackRequested, WorkDone, Voted,
                  Acknowledged, Durable, Refused, InDoubtListed, OutcomeTold, OutcomeAsked,
-                 WaitsReported, LinkUp, LinkDown, SpaceChanged, Tick, Shutdown>;
+                 WaitsReported, Drain, LinkUp, LinkDown, SpaceChanged, Tick, Shutdown>;
 
 // ---- effects ------------------------------------------------------------------------------------
 

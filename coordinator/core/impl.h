@@ -4,6 +4,7 @@
 //   waits.cpp       deadlocks across resource managers
 //   voting.cpp      first phase: votes, refusals, the decision, one-phase commits, timeouts
 //   phase_two.cpp   second phase: acknowledgements, retries, heuristics, the end of a transaction
+//   membership.cpp  who takes part: participants and their stores, draining
 //   recovery.cpp    links, scans, evidence, and the initial state that the log's records give
 //   views.cpp       what a person is shown
 #pragma once
@@ -36,6 +37,8 @@ class Coordinator::Impl {
   std::optional<TransactionView> show(TxnId id) const { return view(id); }
   std::optional<TransactionView> show_gtrid(std::string_view gtrid) const;
   std::optional<TransactionView> show_request(std::string_view request_id) const;
+  ParticipantView participant(RmId rm) const;
+  std::optional<RmId> find_participant(std::string_view name) const;
 
  private:
   using Verb = Acknowledged::Verb;
@@ -44,7 +47,15 @@ class Coordinator::Impl {
     std::string name;
     bool linked = false;
     std::uint64_t incarnation = 0;
-    std::uint64_t store_id = 0;
+    // As recorded, or being recorded.
+    std::uint64_t store_id = 0;  // 0: it has never been seen
+    Participant::State state = Participant::State::active;
+    std::optional<std::uint64_t> recording;  // the ticket of the newest record with a change here
+    std::optional<LinkUp> arriving;          // waits for that record
+    bool barred = false;                     // its session leads to another store
+    bool accept_store = false;
+    std::uint64_t draining_since = 0;   // scan clock: only later scans tell that it is drained
+    std::size_t listed = 0;             // own branches that the last complete scan named
     std::optional<std::uint64_t> scan;  // the outstanding one's number
     bool scan_again = false;            // as soon as that one is answered: it began too early
     std::uint32_t scans_failed = 0;     // in a row
@@ -61,7 +72,15 @@ class Coordinator::Impl {
   };
   // What a ticket stands for.
   struct Pending {
-    enum class Kind : std::uint8_t { intent, decision, refusal, end, heuristic, purge };
+    enum class Kind : std::uint8_t {
+      intent,
+      decision,
+      refusal,
+      end,
+      heuristic,
+      purge,
+      participants
+    };
     Kind kind = Kind::end;
     TxnId id;
   };
@@ -97,6 +116,7 @@ class Coordinator::Impl {
   void on(InDoubtListed& event);
   void on(OutcomeTold& event);
   void on(OutcomeAsked& event);
+  void on(Drain& event);
   void on(LinkUp& event);
   void on(LinkDown& event);
   void on(SpaceChanged& event) { room_ = event.room; }
@@ -168,7 +188,18 @@ class Coordinator::Impl {
   void finish(Transaction& txn);                 // *
   void purge();
 
+  // membership.cpp
+  bool admit(const LinkUp& event);
+  void bar(RmId rm, std::uint64_t store_id);
+  bool takes_new(const ResourceManager& rm) const;
+  std::string why_not(const ResourceManager& rm) const;
+  std::vector<TxnId> open_at(RmId rm) const;
+  void record_participant(RmId rm);
+  void participants_recorded(std::uint64_t ticket);
+  void settle_drained(const InDoubtListed& complete, std::uint64_t scan);
+
   // recovery.cpp
+  void link_up(const LinkUp& event);
   void recover(IntentRecord& record, Time now);
   void recover(CommitRecord& record, Time now);
   Transaction& recovered(TxnId id, std::string& gtrid, RequestRef& request, Time now);
@@ -234,6 +265,7 @@ class Coordinator::Impl {
 
   std::vector<ResourceManager> rms_;
   std::unordered_map<std::string_view, RmId> rm_ids_;  // never iterated
+  Participants former_participants_;                   // recorded, and no longer configured
   std::map<TxnId, Transaction> live_;
   std::unordered_map<std::string_view, TxnId> live_requests_;  // views into live_; never iterated
   std::set<TxnId> ends_not_durable_;                           // no longer live, but for the mark

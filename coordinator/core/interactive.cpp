@@ -57,9 +57,9 @@ void Coordinator::Impl::on(Enlist& event) {
                   "at most branches_max (" + std::to_string(options_.branches_max) +
                       ") resource managers may be enlisted");
   }
-  if (!rms_[rm].linked) {
+  if (!takes_new(rms_[rm])) {
     return reject(event.requester, Reason::unavailable,
-                  event.rm + " is not connected: the transaction goes on without it; try again");
+                  why_not(rms_[rm]) + ": the transaction goes on without it; try again");
   }
   add_branch(*txn, rm, {});
   Branch& branch = txn->branches.back();

@@ -25,6 +25,18 @@ Coordinator::Impl::Impl(Options options, Epoch epoch, Recovered recovered, Time 
   for (RmId rm = 0; rm < rms_.size(); ++rm) {
     TWOFOLD_CHECK(rm_ids_.emplace(rms_[rm].name, rm).second);
   }
+  for (Participant& participant : recovered.participants) {
+    const auto found = rm_ids_.find(participant.name);
+    if (found == rm_ids_.end()) {
+      former_participants_.push_back(std::move(participant));
+    } else {
+      rms_[found->second].store_id = participant.store_id;
+      rms_[found->second].state = participant.state;
+    }
+  }
+  for (const std::string& name : options_.accept_stores) {
+    rms_[rm_ids_.at(name)].accept_store = true;
+  }
   for (HeuristicRecord& record : recovered.heuristics) {
     const TxnId id = record.id;
     heuristics_[id].push_back({std::move(record), true});
@@ -115,16 +127,19 @@ void Coordinator::Impl::resume_at_start() {
 
 // ---- links --------------------------------------------------------------------------------------
 
-// Always lists (rule 14): what was lost with the old session is settled by what the scan says.
 void Coordinator::Impl::on(LinkUp& event) {
-  ResourceManager& rm = rms_[event.rm];
-  if (rm.linked) {
+  if (rms_[event.rm].linked) {
     LinkDown down{event.rm};
     on(down);
   }
+  if (admit(event)) link_up(event);
+}
+
+// Always lists (rule 14): what was lost with the old session is settled by what the scan says.
+void Coordinator::Impl::link_up(const LinkUp& event) {
+  ResourceManager& rm = rms_[event.rm];
   rm.linked = true;
   rm.incarnation = event.incarnation;
-  rm.store_id = event.store_id;
   rm.scans_failed = 0;
   rm.mark_sent = low_water();
   emit(SendMark{event.rm, *rm.mark_sent});
@@ -134,6 +149,8 @@ void Coordinator::Impl::on(LinkUp& event) {
 void Coordinator::Impl::on(LinkDown& event) {
   ResourceManager& rm = rms_[event.rm];
   rm.linked = false;
+  rm.arriving.reset();
+  rm.barred = false;
   rm.scan.reset();
   rm.scan_again = false;
   rm.mark_sent.reset();
@@ -221,6 +238,7 @@ void Coordinator::Impl::on(InDoubtListed& event) {
   rm.scans_failed = 0;
   settle_unlisted(event.rm, number);
   clock_.completed(event.rm, number, lowest_listed(event));
+  settle_drained(event, number);
   purge();
   if (rm.scan_again) scan(event.rm);
 }

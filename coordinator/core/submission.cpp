@@ -59,9 +59,8 @@ void Coordinator::Impl::on(Submit& event) {
   if (!may_begin(event.requester)) return;
   if (const ResourceManager* rm = away(event)) {
     ++counts_.aborted;
-    return reply(event.requester,
-                 told(Verdict::aborted, Reason::unavailable,
-                      rm->name + " is not connected: nothing was sent; try again"));
+    return reply(event.requester, told(Verdict::aborted, Reason::unavailable,
+                                       why_not(*rm) + ": nothing was sent; try again"));
   }
   begin(event, hash);
 }
@@ -133,11 +132,11 @@ std::optional<std::string> Coordinator::Impl::malformed(const Submit& event) con
   return std::nullopt;
 }
 
-// The first resource manager of a well-formed submission that has no link.
+// The first resource manager of a well-formed submission where nothing can begin.
 const Coordinator::Impl::ResourceManager* Coordinator::Impl::away(const Submit& event) const {
   for (const SubmittedBranch& branch : event.branches) {
     const ResourceManager& rm = rms_[rm_ids_.at(branch.rm)];
-    if (!rm.linked) return &rm;
+    if (!takes_new(rm)) return &rm;
   }
   return nullptr;
 }

@@ -339,7 +339,7 @@ void Coordinator::Impl::intent_durable(Transaction& txn) {
   Branch& branch = txn.branches.front();
   const ResourceManager& rm = rms_[branch.rm];
   txn.intent_logged = true;
-  if (!rm.linked || rm.store_id != branch.store_id) {
+  if (!rm.linked) {  // to the same store as then: another one is recorded first
     return abort(txn, Reason::lost,
                  "the link to " + rm.name + " was lost: nothing was sent; try again");
   }

@@ -104,15 +104,15 @@ Result<std::vector<ReservedPort>> settle_ports(Configuration& configuration,
   return chosen;
 }
 
-Result<void> write_configuration(const fs::path& directory, Configuration configuration) {
+Result<void> write_configuration(const fs::path& path, Configuration configuration) {
+  const fs::path directory = path.parent_path();
   // Relative, so that the directory can be moved.
-  const auto shorten = [&](fs::path& path) {
-    const auto relative = path.lexically_relative(directory);
-    if (!relative.empty() && *relative.begin() != "..") path = relative;
+  const auto shorten = [&](fs::path& of) {
+    const auto relative = of.lexically_relative(directory);
+    if (!relative.empty() && *relative.begin() != "..") of = relative;
   };
   shorten(configuration.coordinator.log);
   for (auto& rm : configuration.resource_managers) shorten(rm.data);
-  const auto path = directory / "twofold.toml";
   std::ofstream file(path, std::ios::trunc);
   file << to_toml(configuration);
   file.close();
@@ -213,20 +213,15 @@ Result<void> Cluster::lay_out() {
   if (before) {
     if (auto done = refuse_if_up(directory(), *before); !done) return done.error();
   }
-  if (before) {  // a system that has run keeps its participants: they may hold branches
-    for (const auto& member : before->members) {
-      const auto& rms = configuration_.resource_managers;
-      const auto named = [&](const auto& rm) { return rm.name == member.name; };
-      if (member.name == kCoordinator || std::any_of(rms.begin(), rms.end(), named)) continue;
-      return Error{Fault::invalid, "the configuration leaves out " + member.name + ", which " +
-                                       directory().string() +
-                                       " has: add it, or begin anew in another directory"};
-    }
-  }
   auto ports = settle_ports(configuration_, options_.base_port);
   if (!ports) return ports.error();
   for (ReservedPort& port : *ports) ports_.push_back(std::move(port));
-  if (auto done = write_configuration(directory(), configuration_); !done) return done.error();
+  if (before && fs::exists(configuration_.coordinator.log)) {
+    if (auto done = check_configuration(); !done) return done.error();
+  }
+  if (auto done = write_configuration(configuration_file(), configuration_); !done) {
+    return done.error();
+  }
   const auto log = configuration_.coordinator.log;
   if (!fs::exists(log)) {
     for (const auto& rm : configuration_.resource_managers) {
@@ -253,22 +248,34 @@ Result<void> Cluster::lay_out() {
 Result<void> Cluster::make_log() {
   std::error_code failed;
   fs::create_directories(configuration_.coordinator.log.parent_path(), failed);
-  const auto printed = log_file("init");
-  auto follower = LogFollower::open(printed);
-  if (!follower) return follower.error();
-  auto init = spawn(
-      options_.programs / "twofold-log",
+  return run(
+      "init", "twofold-log",
       {"init", configuration_.coordinator.log.string(), "--node", configuration_.coordinator.node,
-       "--map-mib", std::to_string(configuration_.coordinator.log_map_bytes >> 20)},
-      printed);
-  if (!init) return init.error();
-  init->wait_for_end(std::chrono::minutes{1});
-  const auto how = init->reap();
-  if (how != "exit status 0") {
-    return Error{Fault::io,
-                 "twofold-log init failed (" + how + "): " + last_words(follower->text())};
-  }
-  return {};
+       "--map-mib", std::to_string(configuration_.coordinator.log_map_bytes >> 20)});
+}
+
+// The log knows which participants may hold branches, and only the coordinator reads it; the former
+// configuration stays what it is until this one may take its place.
+Result<void> Cluster::check_configuration() {
+  const auto path = directory() / "twofold.toml.new";
+  auto done = write_configuration(path, configuration_);
+  if (done) done = run("check", "twofold-coordinator", {"--config", path.string(), "--check"});
+  std::error_code ignored;
+  fs::remove(path, ignored);
+  return done;
+}
+
+Result<void> Cluster::run(std::string_view name, const char* program,
+                          const std::vector<std::string>& arguments) {
+  auto follower = LogFollower::open(log_file(name));
+  if (!follower) return follower.error();
+  auto process = spawn(options_.programs / program, arguments, log_file(name));
+  if (!process) return process.error();
+  process->wait_for_end(std::chrono::minutes{1});
+  const auto how = process->reap();
+  if (how == "exit status 0") return {};
+  return Error{Fault::io,
+               std::string(program) + " failed (" + how + "): " + last_words(follower->text())};
 }
 
 Result<Cluster> Cluster::open(const fs::path& directory, const fs::path& programs) {

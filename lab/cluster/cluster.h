@@ -123,6 +123,10 @@ class Cluster {
   Cluster(ClusterOptions options, Configuration configuration);
   Result<void> lay_out();
   Result<void> make_log();
+  Result<void> check_configuration();
+  // A program that ends by itself; what it says goes into the log file of that name.
+  Result<void> run(std::string_view name, const char* program,
+                   const std::vector<std::string>& arguments);
   Error no_such_name(std::string_view name) const;
   Error ended_early(std::string_view name, const std::string& printed) const;
   std::vector<std::string> command_line(std::string_view name) const;

@@ -376,6 +376,19 @@ void add_the_rest(std::vector<Input>& all) {
                    return one.bench.step(WaitsReported{1, {{kId, older}}});
                  },
                  Event(WaitsReported{}).index()});
+  all.push_back(input<Drain>("Drain", [](Case& one) { return Drain{one.rm, false}; }));
+  all.push_back({"Drain taken back",
+                 [](Case& one) {
+                   auto effects = one.bench.step(Drain{one.rm, false});
+                   for (auto& effect : one.bench.step(Drain{one.rm, true})) {
+                     effects.push_back(std::move(effect));
+                   }
+                   return effects;
+                 },
+                 Event(Drain{}).index()});
+  all.push_back(input<LinkUp>("LinkUp, with another store", [](Case& one) {
+    return LinkUp{one.rm, 77, 900};
+  }));
   all.push_back(input<Submit>("Submit of the same request",
                               [](Case& one) { return Case::submission(one.single()); }));
   all.push_back(input<Submit>("Submit of the same request with other work",

@@ -22,12 +22,17 @@ Options options_of(std::uint64_t seed) {
   return options;
 }
 
-void expect_well(std::uint64_t seed, int& committed, int& crashes) {
+struct Happened {
+  int committed = 0, crashes = 0, drained = 0;
+};
+
+void expect_well(std::uint64_t seed, Happened& happened) {
   World world(seed, options_of(seed));
   world.run(600);
   if (world.faults().empty()) world.heal();
-  committed += world.committed();
-  crashes += world.crashes();
+  happened.committed += world.committed();
+  happened.crashes += world.crashes();
+  happened.drained += world.drained();
   if (std::getenv("TWOFOLD_SEED")) {
     for (const std::string& line : world.history()) std::puts(line.c_str());
   }
@@ -37,18 +42,19 @@ void expect_well(std::uint64_t seed, int& committed, int& crashes) {
 }
 
 TEST(Random, lives_keep_the_invariants) {
-  int committed = 0, crashes = 0;
+  Happened all;
   if (const char* seed = std::getenv("TWOFOLD_SEED")) {
-    return expect_well(std::strtoull(seed, nullptr, 10), committed, crashes);
+    return expect_well(std::strtoull(seed, nullptr, 10), all);
   }
   const char* asked = std::getenv("TWOFOLD_LIVES");
   const std::uint64_t lives = asked ? std::strtoull(asked, nullptr, 10) : 1'500;
   for (std::uint64_t seed = 1; seed <= lives && !HasFailure(); ++seed) {
-    expect_well(seed, committed, crashes);
+    expect_well(seed, all);
   }
   // A world in which nothing happens proves nothing.
-  EXPECT_GT(committed, static_cast<int>(lives));
-  EXPECT_GT(crashes, static_cast<int>(lives));
+  EXPECT_GT(all.committed, static_cast<int>(lives));
+  EXPECT_GT(all.crashes, static_cast<int>(lives));
+  EXPECT_GT(all.drained, static_cast<int>(lives / 10));
 }
 
 }  // namespace

@@ -103,6 +103,8 @@ class Player {
       while (auto name = words.maybe()) options_.resource_managers.push_back(*name);
     } else if (word == "options") {
       while (auto option = words.maybe()) set(*option);
+    } else if (word == "unseen") {
+      seen_ = false;
     } else if (word == "linked") {
       bench().link_all();
     } else {
@@ -115,6 +117,10 @@ class Player {
       if (const auto value = value_of(option, name)) target = *value == "on";
       return value_of(option, name).has_value();
     };
+    const auto list = [&](std::string_view name, std::vector<std::string>& target) {
+      if (const auto value = value_of(option, name)) target.push_back(*value);
+      return value_of(option, name).has_value();
+    };
     const auto count = [&](std::string_view name, std::size_t& target) {
       if (const auto value = value_of(option, name)) target = number(*value);
       return value_of(option, name).has_value();
@@ -122,6 +128,7 @@ class Player {
     const bool known = flag("early_prepare", options_.early_prepare) ||
                        flag("one_phase", options_.one_phase) ||
                        flag("read_only_votes", options_.read_only_votes) ||
+                       list("accept_stores", options_.accept_stores) ||
                        count("outcomes_max", options_.outcomes_max) ||
                        count("transactions_max", options_.transactions_max) ||
                        count("branches_max", options_.branches_max);
@@ -129,7 +136,7 @@ class Player {
   }
 
   Bench& bench() {
-    if (!bench_) bench_.emplace(options_);
+    if (!bench_) bench_.emplace(options_, seen_);
     return *bench_;
   }
 
@@ -171,7 +178,13 @@ class Player {
     if (kind == "OutcomeAsked") return asked(words);
     if (kind == "LinkUp") {
       const RmId id = rm(words);
-      return LinkUp{id, 10 + id, 500 + id};
+      const auto store = words.maybe();
+      const auto named = store ? value_of(*store, "store") : std::nullopt;
+      return LinkUp{id, 10 + id, named ? number(*named) : 500 + id};
+    }
+    if (kind == "Drain") {
+      const RmId id = rm(words);
+      return Drain{id, words.maybe() == "cancel"};
     }
     if (kind == "LinkDown") return LinkDown{rm(words)};
     if (kind == "SpaceChanged") return SpaceChanged{words.next("room or none") == "room"};
@@ -371,6 +384,7 @@ class Player {
   }
 
   Options options_{.resource_managers = {"orders", "payments"}};
+  bool seen_ = true;
   std::optional<Bench> bench_;
   std::uint64_t request_ = 0;
   std::string out_;

@@ -342,12 +342,17 @@ TEST_F(Core,
   EXPECT_EQ(bench.core().counts().heuristics, 1u);
 }
 
-TEST_F(Core, asks_evidence_of_the_store_that_voted) {
+TEST(CoreStores, asks_evidence_of_the_store_that_voted) {
+  Options lost = options();
+  lost.accept_stores = {"payments"};
+  Bench bench(lost);
+  bench.link_all();
   bench.step(submission("r1"));
   for (std::uint16_t i = 0; i < 2; ++i) bench.step(vote({{1, 1}, i}, Xa::ok));
   bench.durable(1);
   bench.step(LinkDown{1});
   bench.step(LinkUp{1, 12, 9'999});  // its data was exchanged
+  bench.durable();
   const auto asked = all<AskOutcome>(bench.step(InDoubtListed{1, true, {}}));
   ASSERT_EQ(asked.size(), 1u);
   EXPECT_EQ(asked[0].store_id, 501u);

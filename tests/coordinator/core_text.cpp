@@ -9,6 +9,13 @@ namespace twofold::coordinator::test {
 
 // ---- log ----------------------------------------------------------------------------------------
 
+FakeLog::FakeLog(const Options& options, bool seen) {
+  if (!seen) return;
+  for (const std::string& name : options.resource_managers) {
+    participants_.push_back({name, 500 + participants_.size(), Participant::State::active});
+  }
+}
+
 void FakeLog::apply(const LogRecord& record) {
   std::visit(
       [this](const auto& one) {
@@ -22,6 +29,8 @@ void FakeLog::apply(const LogRecord& record) {
         } else if constexpr (std::is_same_v<Kind, PurgeRecord>) {
           for (const TxnId id : one.ids) rows_.erase(id);
           floor_ = one.floor;
+        } else if constexpr (std::is_same_v<Kind, ParticipantsRecord>) {
+          participants_ = one.all;
         } else {
           rows_[one.id] = one;
         }
@@ -39,15 +48,16 @@ Recovered FakeLog::replay() const {
   }
   for (const auto& [xid, record] : heuristics_) found.heuristics.push_back(record);
   found.floor = floor_;
+  found.participants = participants_;
   return found;
 }
 
 // ---- bench --------------------------------------------------------------------------------------
 
-Bench::Bench(Options options) : options_(std::move(options)) {
+Bench::Bench(Options options, bool seen) : options_(std::move(options)), log_(options_, seen) {
   epoch_ = {"node", LogId{77}, {1, nonce(1)}, {}};
   log_since_[1] = epoch_.log_id;
-  core_.emplace(options_, epoch_, Recovered{}, now_);
+  core_.emplace(options_, epoch_, log_.replay(), now_);
 }
 
 std::vector<Effect> Bench::step(Event event) {
@@ -280,6 +290,14 @@ struct RecordText {
   std::string operator()(const PurgeRecord& record) const {
     std::string line = "Purge floor " + to_text(record.floor) + ":";
     for (const TxnId id : record.ids) line += " " + to_text(id);
+    return line;
+  }
+  std::string operator()(const ParticipantsRecord& record) const {
+    std::string line = "Participants";
+    for (const Participant& one : record.all) {
+      line += " " + one.name + "=" + std::to_string(one.store_id) + ":" +
+              std::string(twofold::name(one.state));
+    }
     return line;
   }
 };

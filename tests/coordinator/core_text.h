@@ -14,6 +14,9 @@ namespace twofold::coordinator::test {
 // The decision log's table as log/record.h describes it: what a crash leaves.
 class FakeLog {
  public:
+  // As if those resource managers had all been seen before, with stores 500, 501, …
+  // Or, not `seen`, as a new one.
+  explicit FakeLog(const Options& options, bool seen = true);
   void apply(const LogRecord& record);
   Recovered replay() const;
 
@@ -22,12 +25,13 @@ class FakeLog {
   std::map<TxnId, Row> rows_;
   std::map<Xid, HeuristicRecord> heuristics_;
   TxnId floor_;
+  Participants participants_;
 };
 
 // A coordinator, its log, and a clock that only moves when told.
 class Bench {
  public:
-  explicit Bench(Options options);
+  explicit Bench(Options options, bool seen = true);
 
   // Steps and appends the effects; Persist effects wait for durable() or refused().
   std::vector<Effect> step(Event event);

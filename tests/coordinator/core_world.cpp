@@ -13,12 +13,13 @@ Acknowledged acknowledged(RmId rm, BranchKey branch, const Xid& xid, Acknowledge
 }
 }  // namespace
 
-World::World(std::uint64_t seed, Options options) : random_(seed), options_(std::move(options)) {
+World::World(std::uint64_t seed, Options options)
+    : random_(seed), options_(std::move(options)), log_(options_, chance(50)) {
   epoch_ = {"node", LogId{77}, {1, 1001}, {}};
   for (RmId id = 0; id < options_.resource_managers.size(); ++id) {
     rms_.emplace_back().id = id;
   }
-  core_.emplace(options_, epoch_, Recovered{}, now_);
+  core_.emplace(options_, epoch_, log_.replay(), now_);
   for (std::size_t i = 0; i < kClients; ++i) {
     Client& client = clients_.emplace_back();
     for (const std::string& name : options_.resource_managers) {
@@ -37,6 +38,8 @@ void World::run(int turns) {
 
 void World::turn() {
   Rm& rm = rms_[random_() % rms_.size()];
+  const bool active = core_->participant(rm.id).state == Participant::State::active;
+  if (random_() % 1000 < (active ? 2 : 60)) return drain(rm);
   const int dice = static_cast<int>(random_() % 1000);
   if (dice < 100) return submit(random_() % clients_.size());
   if (dice < 130) return ask(random_() % clients_.size());
@@ -138,7 +141,7 @@ void World::flush(bool may_refuse) {
     Persist record = std::move(writing_.front());
     writing_.pop_front();
     if (!refuse) {
-      log_.apply(record.record);
+      write(record.record);
       written_.push_back(Durable{record.ticket});
     } else if (record.refusable) {
       written_.push_back(Refused{record.ticket});
@@ -152,6 +155,15 @@ void World::flush(bool may_refuse) {
   }
 }
 
+void World::write(const LogRecord& record) {
+  log_.apply(record);
+  if (const auto* participants = std::get_if<ParticipantsRecord>(&record)) {
+    for (const Participant& one : participants->all) {
+      if (one.state == Participant::State::drained) check_drained(one.name);
+    }
+  }
+}
+
 // What was not written is gone; what was written and not told is there.
 void World::crash() {
   note("! the coordinator crashes");
@@ -159,7 +171,7 @@ void World::crash() {
   if (chance(50)) {
     for (const Persist& record : writing_) {
       if (chance(40)) break;
-      log_.apply(record.record);
+      write(record.record);
     }
   }
   writing_.clear();
@@ -186,6 +198,11 @@ void World::pass(Duration duration) {
 }
 
 // ---- resource managers --------------------------------------------------------------------------
+
+void World::drain(Rm& rm) {
+  const bool drained = core_->participant(rm.id).state == Participant::State::drained;
+  event(Drain{rm.id, drained || chance(10)});
+}
 
 void World::link_up(Rm& rm) {
   if (rm.linked) return;
@@ -449,6 +466,16 @@ void World::check_commit(const Commit& effect) {
     if (record.gtrid == effect.xid.gtrid) return;
   }
   fault("Commit of a branch that no durable record names");
+}
+
+// It might be taken out of the configuration now.
+void World::check_drained(const std::string& name) {
+  ++drained_;
+  const Rm& rm = rms_[*core_->find_participant(name)];
+  if (!rm.branches.empty() || !rm.rolled_back.empty()) fault(name + " is drained, with branches");
+  for (const Effect& effect : rm.inbox) {
+    if (std::holds_alternative<Start>(effect)) fault(name + " is drained, with a Start to come");
+  }
 }
 
 // Rule 11: what a read-only voter read is locked until all have finished.

@@ -27,6 +27,7 @@ class World {
   const std::vector<std::string>& history() const { return history_; }
   int committed() const { return static_cast<int>(committed_requests_.size()); }
   int crashes() const { return crashes_; }
+  int drained() const { return drained_; }
 
  private:
   enum class State { running, worked, preparing, prepared, read_only, refused, committing };
@@ -68,12 +69,14 @@ class World {
   void flush(bool may_refuse);
   void crash();
   void pass(Duration duration);
+  void write(const LogRecord& record);
 
   void deliver(Rm& rm);              // one frame to a resource manager
   void answer(Rm& rm);               // one answer back
   void progress(Rm& rm, bool sure);  // one verb goes on
   void progress(Rm& rm, const Xid& xid, RmBranch& branch, bool sure);
   void vote(Rm& rm, const Xid& xid, RmBranch& branch, Xa code);
+  void drain(Rm& rm);
   void link_up(Rm& rm);
   void hang_up(Rm& rm);
   void end_session(Rm& rm);
@@ -87,6 +90,7 @@ class World {
   void check_commit(const Commit& effect);
   void check_readers(const std::string& gtrid);
   void check_told(const std::string& gtrid, const Outcome& outcome);
+  void check_drained(const std::string& name);
   void check_healed();
   static TxnId id_of(const Xid& xid) { return Gtrid::decode(xid.gtrid)->txn_id(); }
 
@@ -110,6 +114,7 @@ class World {
   std::vector<std::string> faults_;
   std::vector<std::string> history_;
   int crashes_ = 0;
+  int drained_ = 0;
   std::uint64_t asked_ = 0;
   bool calm_ = false;
 };

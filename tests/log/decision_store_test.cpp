@@ -237,6 +237,19 @@ TEST_F(DecisionStoreTest, StartsThatServedNobodyMakeNothingCertain) {
   EXPECT_THAT(store_->info().former, ElementsAre(*before, *again));
 }
 
+// What was drained when the copy was made may have been taken back since.
+TEST_F(DecisionStoreTest, ARestoredLogCountsNobodyAsDrained) {
+  const Participants known{{"kitchen", 7, Participant::State::drained},
+                           {"payments", 8, Participant::State::active}};
+  write(mutations(ParticipantsRecord{known}));
+  reopen();
+  EXPECT_EQ(replay().participants, known);
+  ASSERT_TRUE(store_->restore());
+  Participants all_active = known;
+  all_active[0].state = Participant::State::active;
+  EXPECT_EQ(replay().participants, all_active);
+}
+
 TEST_F(DecisionStoreTest, ABackupLeavesAloneWhatIsThere) {
   const auto copy = root_.path() / "copy";
   store_.reset();

@@ -44,6 +44,10 @@ TEST(RecordCodec, EveryRecordComesBackAsItWas) {
   expect_round_trip("backup", BackupMark{-1, 0, "payments"});
   expect_round_trip("former", FormerLogs{{{42}, 7}, {{~std::uint64_t{0}}, 0}});
   expect_round_trip("former", FormerLogs{});
+  expect_round_trip("participants",
+                    Participants{{"kitchen", 0, Participant::State::active},
+                                 {"orders", ~std::uint64_t{0}, Participant::State::draining},
+                                 {"payments", 7, Participant::State::drained}});
   const TxnId floor{2, 99};
   const auto decoded = decode_row("floor", encode_floor("floor", floor));
   ASSERT_TRUE(decoded.has_value());

@@ -218,6 +218,7 @@ const std::vector<NotCrossed>& not_crossed() {
       {"coordinator", "Forget", "no store decides heuristically: coordinator_core_test"},
       {"coordinator", "Alarm", "nothing here is alarming: coordinator_core_test"},
       {"coordinator", "WaitsReported", "transactions have to wait: process_interactive_test"},
+      {"coordinator", "Drain", "an operator has to drain: process_participants_test"},
       {"payments", "ReportWaits", "transactions have to wait: process_interactive_test"},
       {"payments", "Refused", "the store has to be full: process_full_test"},
       {"payments", "SpaceChanged", "the store has to be full: process_full_test"},
