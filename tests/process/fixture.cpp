@@ -106,6 +106,16 @@ client::Options ClusterTest::client_options() const {
   return options;
 }
 
+void ClusterTest::read_from(const std::vector<std::string>& rms) const {
+  client::Transaction transaction;
+  for (const std::string& rm : rms) {
+    transaction.branches.push_back({rm, {{"get", {{"key", Value{"nothing"}}}}}});
+  }
+  transaction.wait_for_end = true;
+  const Outcome outcome = client::Client(client_options()).submit(std::move(transaction)).outcome;
+  ASSERT_EQ(outcome.verdict, Verdict::committed) << outcome.detail;
+}
+
 Address ClusterTest::address(const std::string& name) const {
   return cluster_->address(name).value();
 }

@@ -55,6 +55,9 @@ class ClusterTest : public ::testing::Test {
   std::map<std::string, std::int64_t> integers(const std::string& rm) const;
   std::int64_t coordinator_number(const std::string& name) const;
 
+  // Until each has served. Of what that takes the log keeps the participants only.
+  void read_from(const std::vector<std::string>& rms) const;
+
   // Waits until nothing is live at the coordinator, nothing in doubt and no lock held anywhere;
   // fails the test with what is left when that takes longer than `patience`.
   void expect_quiet(std::chrono::seconds patience = std::chrono::seconds{30}) const;
