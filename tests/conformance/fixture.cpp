@@ -49,13 +49,13 @@ int ParticipantProcess::ended() {
 std::unique_ptr<FakePeer> ParticipantProcess::session(std::uint64_t epoch,
                                                       const std::string& node) {
   auto peer = connect(coordinator_hello(++counter_, epoch, node));
-  EXPECT_FALSE(peer->refused()) << peer->refused()->message;
+  if (peer->refused()) throw std::runtime_error(peer->refused()->message);
   return peer;
 }
 
 std::unique_ptr<FakePeer> ParticipantProcess::client() {
   auto peer = connect(client_hello());
-  EXPECT_FALSE(peer->refused()) << peer->refused()->message;
+  if (peer->refused()) throw std::runtime_error(peer->refused()->message);
   return peer;
 }
 
