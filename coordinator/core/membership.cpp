@@ -174,6 +174,7 @@ void Coordinator::Impl::on(Drain& event) {
     const bool never_seen = rm.store_id == 0 && nothing_open;
     rm.state = never_seen ? State::drained : State::draining;
     rm.draining_since = clock_.now();
+    rm.listed = 0;  // by an earlier scan, and out of date
     record_participant(event.rm);
   }
   if (rm.state == State::draining && rm.linked && nothing_open) want_scan(event.rm);
@@ -184,12 +185,13 @@ void Coordinator::Impl::on(Drain& event) {
 // verbs run in order, and a lost session's end before the next one's scan (rule 15).
 void Coordinator::Impl::settle_drained(const InDoubtListed& complete, std::uint64_t scan) {
   ResourceManager& rm = rms_[complete.rm];
+  if (scan <= rm.draining_since) return;
   rm.listed = static_cast<std::size_t>(
       std::count_if(complete.branches.begin(), complete.branches.end(), [&](const auto& listed) {
         const auto gtrid = Gtrid::decode(listed.xid.gtrid);
         return listed.xid.format_id == kFormatId && gtrid && gtrid->node == epoch_.node;
       }));
-  if (rm.state != State::draining || scan <= rm.draining_since) return;
+  if (rm.state != State::draining) return;
   if (rm.listed > 0 || !open_at(complete.rm).empty()) return;
   rm.state = State::drained;
   record_participant(complete.rm);
