@@ -44,13 +44,19 @@ std::string branches_text(const wire::TransactionView& view) {
   return text;
 }
 
+// Empty: it has not voted.
+std::string vote_text(const wire::BranchView& branch) {
+  if (!branch.has_vote()) return {};
+  return std::string(name(static_cast<Xa>(branch.vote())));
+}
+
 json::object view_json(const wire::TransactionView& view) {
   const auto outcome = from_wire(view.outcome());
   json::array branches, phases;
   for (const auto& branch : view.branches()) {
     json::object entry{{"rm", branch.rm()}, {"state", branch.state()}};
     if (const auto xid = from_wire(branch.xid())) entry["xid"] = to_text(*xid);
-    entry["vote"] = branch.vote();
+    entry["vote"] = branch.has_vote() ? json::value(vote_text(branch)) : json::value(nullptr);
     branches.push_back(std::move(entry));
   }
   for (const auto& phase : view.phases()) {
@@ -111,14 +117,6 @@ void print_phases(const wire::TransactionView& view) {
     print_line("");
     table.print();
   }
-}
-
-// The wire has no "not yet": what a branch's state rules out is not shown.
-std::string vote_text(const wire::BranchView& branch) {
-  for (const char* before : {"idle", "started", "worked", "preparing", "lost"}) {
-    if (branch.state() == before) return {};
-  }
-  return std::string(name(static_cast<Xa>(branch.vote())));
 }
 
 void print_view(const wire::TransactionView& view) {
