@@ -26,6 +26,7 @@ constexpr Number kNumbers[] = {
     {"--timeout-default-ms", &C::timeout_default_ms, "of a transaction that names none"},
     {"--timeout-max-ms", &C::timeout_max_ms, "of any transaction"},
     {"--scan-period-ms", &C::scan_period_ms, "between listings of branches in doubt"},
+    {"--scan-time-max-ms", &C::scan_time_max_ms, "a listing that takes longer has failed"},
     {"--mark-period-ms", &C::mark_period_ms, "between low-water marks"},
     {"--mark-alarm-ms", &C::mark_alarm_ms, "a transaction this old is an alarm"},
     {"--lazy-flush-ms", &C::lazy_flush_ms, "an unforced record waits so long for company"},

@@ -264,6 +264,7 @@ Engine::Impl::Impl(EngineOptions options, std::unique_ptr<DecisionStore> store, 
     link.connection = connection_options(c);
     link.reconnect_first = ms(c.reconnect_first_ms);
     link.reconnect_max = ms(c.reconnect_max_ms);
+    link.scan_time_max = ms(c.scan_time_max_ms);
     links_.push_back(std::make_unique<Link>(*this, std::move(link)));
   }
   spdlog::info("node {}, epoch {}, {} resource managers", epoch_.node, epoch_.current.number,

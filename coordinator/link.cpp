@@ -317,11 +317,11 @@ void Link::send(SendMark& effect) {
 void Link::send(ListInDoubt&) {
   if (!connection_) return;
   scan_ = {};  // an answer to an abandoned scan finds another number awaited, and is passed over
-  scan_timer_.expires_after(kScanTimeMax);
+  scan_timer_.expires_after(options_.scan_time_max);
   scan_timer_.async_wait(while_alive([this](const boost::system::error_code& cancelled) {
     if (cancelled || scan_.request == 0) return;
-    spdlog::warn("{}: listing branches in doubt took over {} s; it counts as failed", options_.name,
-                 kScanTimeMax.count());
+    spdlog::warn("{}: listing branches in doubt took over {} ms; it counts as failed",
+                 options_.name, options_.scan_time_max.count());
     end_scan(false);
   }));
   ask_batch(true);

@@ -9,7 +9,7 @@
 //     effect that comes between a loss and its LinkDown is dropped; the LinkDown tells the core so.
 //   - A frame that the resource manager would not accept for its size is answered at once with
 //     XA_RBOTHER, never left without an answer.
-//   - A listing of branches in doubt ends: at kScanEntriesMax entries or after kScanTimeMax it is
+//   - A listing of branches in doubt ends: at kScanEntriesMax entries or after scan_time_max it is
 //     reported as incomplete.
 //
 // A resource manager that refuses the session (rule 2) is logged once for each new reason, and
@@ -40,7 +40,6 @@
 namespace twofold::coordinator {
 
 inline constexpr std::size_t kScanEntriesMax = 1'000'000;
-inline constexpr std::chrono::seconds kScanTimeMax{60};
 inline constexpr std::uint32_t kScanBatch = 1'000;
 inline constexpr std::uint32_t kListedBytesMax = 256;  // of one branch in a batch
 // A resource manager that announces less takes this much all the same (protocol/connection.h), so
@@ -55,6 +54,7 @@ struct LinkOptions {
   ConnectionOptions connection;
   std::chrono::milliseconds reconnect_first{50};
   std::chrono::milliseconds reconnect_max{2000};
+  std::chrono::milliseconds scan_time_max{60'000};
 };
 
 class Link {

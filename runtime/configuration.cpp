@@ -66,6 +66,7 @@ const Option<C> kCoordinatorOptions[] = {
     {"timeout_default_ms", &C::timeout_default_ms, 1, kMillisecondsMax},
     {"timeout_max_ms", &C::timeout_max_ms, 1, kMillisecondsMax},
     {"scan_period_ms", &C::scan_period_ms, 10, kMillisecondsMax},
+    {"scan_time_max_ms", &C::scan_time_max_ms, 10, kMillisecondsMax},
     {"mark_period_ms", &C::mark_period_ms, 1, kMillisecondsMax},
     {"mark_alarm_ms", &C::mark_alarm_ms, 1, kMillisecondsMax},
     {"lazy_flush_ms", &C::lazy_flush_ms, 0, kMillisecondsMax},

@@ -37,6 +37,7 @@ struct CoordinatorConfiguration {
   std::uint64_t timeout_default_ms = 10'000;
   std::uint64_t timeout_max_ms = 600'000;
   std::uint64_t scan_period_ms = 5'000;
+  std::uint64_t scan_time_max_ms = 60'000;  // a scan that takes longer counts as failed
   std::uint64_t mark_period_ms = 500;
   std::uint64_t mark_alarm_ms = 300'000;
   std::uint64_t lazy_flush_ms = 20;

@@ -55,6 +55,10 @@ class FakeParticipant {
   // ---- what goes wrong ----
   // The next request of this kind, beyond those scripted before, is answered by `act`.
   void script(Body body, Act act) { scripts_[body].push_back(std::move(act)); }
+  std::size_t scripted(Body body) const {
+    const auto found = scripts_.find(body);
+    return found == scripts_.end() ? 0 : found->second.size();
+  }
   // Hello is refused for as long as this is set.
   std::pair<wire::FailureCode, std::string> refuse_hello{wire::FAILURE_UNSPECIFIED, ""};
 
@@ -98,6 +102,7 @@ class FakeParticipant {
   static Act lose_the_link() {
     return [](FakeParticipant& self, const wire::Frame&) { self.disconnect(); };
   }
+  void answer_rightly(const wire::Frame& request) { serve(request); }
   // The right answer, after all, to everything that hangs.
   void answer_hanging() {
     for (const wire::Frame& request : std::exchange(hanging_, {})) serve(request);

@@ -3,14 +3,11 @@
 // ended. The tables are tests/scripts/participant/*.txt; TWOFOLD_REWRITE=1 writes them anew, to be
 // reviewed like code.
 #include <algorithm>
-#include <cstdlib>
-#include <fstream>
-#include <map>
 #include <set>
 #include <sstream>
 
-#include "log/inspect.h"
 #include "tests/coordinator/engine_fixture.h"
+#include "tests/coordinator/scripted.h"
 
 namespace twofold::test {
 namespace {
@@ -90,27 +87,7 @@ class ScriptedTest : public EngineTest, public ::testing::WithParamInterface<Ver
     return 0;
   }
 
-  // Without scans and marks, which come when they come; repetitions as "commit x3".
-  static std::string calls_text(const std::vector<std::string>& calls, std::size_t from) {
-    std::vector<std::pair<std::string, int>> runs;
-    for (std::size_t i = from; i < calls.size(); ++i) {
-      if (calls[i] == "recover" || calls[i] == "mark") continue;
-      if (runs.empty() || runs.back().first != calls[i]) runs.push_back({calls[i], 0});
-      ++runs.back().second;
-    }
-    std::string text;
-    for (const auto& [call, times] : runs) {
-      text += " " + call + (times > 1 ? " x" + std::to_string(times) : "");
-    }
-    return text;
-  }
-
-  struct Row {
-    std::string text;
-    std::string gtrid;
-  };
-
-  Row play(TestClient& client, const Script& script, int number) {
+  ScriptedRow play(TestClient& client, const Script& script, int number) {
     const std::string verb = GetParam().name;
     for (const std::string& answer : script.answers) payments.script(script.verb, act(answer));
     const std::size_t before = payments.calls().size(), before_orders = orders.calls().size();
@@ -131,7 +108,7 @@ class ScriptedTest : public EngineTest, public ::testing::WithParamInterface<Ver
       return client.answers.count(request) > 0;
     });
     const Outcome told = from_wire(client.answers[request].outcome());
-    Row row{script.text, told.gtrid};
+    ScriptedRow row{script.text, told.gtrid};
     row.text.resize(std::max<std::size_t>(row.text.size() + 1, 34), ' ');
     row.text += std::string(name(told.verdict));
     if (told.reason != Reason::none) row.text += " " + std::string(name(told.reason));
@@ -157,30 +134,6 @@ class ScriptedTest : public EngineTest, public ::testing::WithParamInterface<Ver
     if (verb != "one_phase") row.text += "; orders:" + calls_text(orders.calls(), before_orders);
     return row;
   }
-
-  // By gtrid, what is left of it.
-  std::map<std::string, std::string> logged() const {
-    const auto inspection = inspect(log());
-    std::map<std::string, std::string> found;
-    EXPECT_TRUE(inspection) << inspection.error().message;
-    EXPECT_TRUE(verify(*inspection).empty());
-    for (const InspectedRow& row : inspection->rows) {
-      if (!row.row) continue;
-      std::visit(
-          [&](const auto& record) {
-            using Record = std::decay_t<decltype(record)>;
-            if constexpr (std::is_same_v<Record, CommitRecord>) found[record.gtrid] += " commit";
-            if constexpr (std::is_same_v<Record, IntentRecord>) found[record.gtrid] += " intent";
-            if constexpr (std::is_same_v<Record, EndRecord>) found[record.gtrid] += " end";
-            if constexpr (std::is_same_v<Record, RefusalRecord>) found[record.gtrid] += " refusal";
-            if constexpr (std::is_same_v<Record, HeuristicRecord>) {
-              found[record.xid.gtrid] += " " + std::string(name(record.code));
-            }
-          },
-          *row.row);
-    }
-    return found;
-  }
 };
 
 TEST_P(ScriptedTest, EveryAnswer) {
@@ -190,7 +143,7 @@ TEST_P(ScriptedTest, EveryAnswer) {
   options.early_prepare =
       std::string(GetParam().name) != "prepare" && std::string(GetParam().name) != "work";
   start_and_link();
-  std::vector<Row> rows;
+  std::vector<ScriptedRow> rows;
   {
     TestClient client;
     connect(client);
@@ -204,22 +157,16 @@ TEST_P(ScriptedTest, EveryAnswer) {
     }
   }
   crash();
-  const auto log = logged();
+  const auto kept_of = kept_in(log());
   std::string actual =
       "# What payments answers | what the client is told; what payments and orders are asked; "
       "what\n"
       "# the log keeps. After the answers named here payments gives the right ones.\n";
-  for (const Row& row : rows) {
-    const auto kept = log.find(row.gtrid);
-    actual += row.text + "; log:" + (kept == log.end() ? " -" : kept->second) + "\n";
+  for (const ScriptedRow& row : rows) {
+    const auto kept = kept_of.find(row.gtrid);
+    actual += row.text + "; log:" + (kept == kept_of.end() ? " -" : kept->second) + "\n";
   }
-  const std::string path =
-      TWOFOLD_SOURCE_DIR "/tests/scripts/participant/" + std::string(GetParam().name) + ".txt";
-  if (std::getenv("TWOFOLD_REWRITE")) std::ofstream(path) << actual;
-  std::ifstream file(path);
-  std::stringstream expected;
-  expected << file.rdbuf();
-  EXPECT_EQ(expected.str(), actual) << "differs from " << path;
+  expect_table(GetParam().name, actual);
 }
 
 INSTANTIATE_TEST_SUITE_P(
