@@ -45,8 +45,13 @@ json::object drain_json(const DrainOptions& options, const wire::DrainAnswer& to
 std::string drain_text(const DrainOptions& options, const wire::DrainAnswer& told) {
   std::string text = options.name + " is " + told.state();
   if (told.state() != "draining") return text;
-  if (told.standing() != "serving") {
-    return text + ", and " + told.standing() + ": start it, since only it can tell what is left";
+  if (told.standing() == "away") {
+    return text + ", and away: start it, since only it can tell what is left";
+  }
+  if (told.standing() == "barred") {
+    return text +
+           ", but another store answers in its place: bring the former one back, since only "
+           "it can tell what is left";
   }
   if (told.open_count() == 0 && told.listed() == 0) return text + ": being asked what is left";
   text += fmt::format(": {}, {} in doubt", plural(told.open_count(), "open transaction"),

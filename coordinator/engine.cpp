@@ -519,7 +519,7 @@ void Engine::Impl::add_stats(wire::StatsAnswer& stats) {
   for (const auto& link : links_) {
     messages += link->branch_frames();
     link->add_stats(stats);
-    const ParticipantView view = core_.participant(static_cast<RmId>(&link - links_.data()));
+    const ParticipantView view = core_.participant(static_cast<RmId>(&link - links_.data()), false);
     add_text(stats, link->name() + ".participant",
              std::string(name(view.state)) + ", " + std::string(name(view.standing)));
   }

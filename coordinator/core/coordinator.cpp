@@ -80,8 +80,8 @@ std::optional<TransactionView> Coordinator::show_request(std::string_view reques
   return impl_->show_request(request_id);
 }
 
-ParticipantView Coordinator::participant(RmId rm) const {
-  return impl_->participant(rm);
+ParticipantView Coordinator::participant(RmId rm, bool with_open) const {
+  return impl_->participant(rm, with_open);
 }
 std::optional<RmId> Coordinator::find_participant(std::string_view name) const {
   return impl_->find_participant(name);

@@ -133,7 +133,7 @@ class Coordinator {
   std::optional<TransactionView> show(TxnId id) const;
   std::optional<TransactionView> show_gtrid(std::string_view gtrid) const;
   std::optional<TransactionView> show_request(std::string_view request_id) const;
-  ParticipantView participant(RmId rm) const;
+  ParticipantView participant(RmId rm, bool with_open = true) const;  // `open` takes a walk
   std::optional<RmId> find_participant(std::string_view name) const;
 
  private:

@@ -37,7 +37,7 @@ class Coordinator::Impl {
   std::optional<TransactionView> show(TxnId id) const { return view(id); }
   std::optional<TransactionView> show_gtrid(std::string_view gtrid) const;
   std::optional<TransactionView> show_request(std::string_view request_id) const;
-  ParticipantView participant(RmId rm) const;
+  ParticipantView participant(RmId rm, bool with_open) const;
   std::optional<RmId> find_participant(std::string_view name) const;
 
  private:
@@ -51,8 +51,9 @@ class Coordinator::Impl {
     std::uint64_t store_id = 0;  // 0: it has never been seen
     Participant::State state = Participant::State::active;
     std::optional<std::uint64_t> recording;  // the ticket of the newest record with a change here
-    std::optional<LinkUp> arriving;          // waits for that record
-    bool barred = false;                     // its session leads to another store
+    std::optional<std::uint64_t> recording_store;  // of the record that has this store first
+    std::optional<LinkUp> arriving;                // waits for that one
+    bool barred = false;                           // its session leads to another store
     bool accept_store = false;
     std::uint64_t draining_since = 0;   // scan clock: only later scans tell that it is drained
     std::size_t listed = 0;             // own branches that the last complete scan named

@@ -84,17 +84,23 @@ std::optional<std::string> left_out(const Recovered& recovered,
 bool Coordinator::Impl::admit(const LinkUp& event) {
   ResourceManager& rm = rms_[event.rm];
   rm.barred = false;
+  const bool accepted = std::exchange(rm.accept_store, false);  // for one session, whoever answers
   if (rm.store_id != event.store_id) {
     const bool may_hold_branches = rm.store_id != 0 && rm.state != State::drained;
-    if (may_hold_branches && !std::exchange(rm.accept_store, false)) {
+    if (may_hold_branches && !accepted) {
       bar(event.rm, event.store_id);
       return false;
+    }
+    if (may_hold_branches) {
+      alarm(rm.name + "'s store " + hex(rm.store_id) +
+            " was given up by the operator: " + hex(event.store_id) + " takes its place");
     }
     rm.store_id = event.store_id;
     if (rm.state == State::drained) rm.state = State::active;
     record_participant(event.rm);
+    rm.recording_store = rm.recording;
   }
-  if (!rm.recording) return true;
+  if (!rm.recording_store) return true;
   rm.arriving = event;
   return false;
 }
@@ -108,7 +114,7 @@ void Coordinator::Impl::bar(RmId id, std::uint64_t store_id) {
   alarm(rm.name + " answers with another store (" + hex(store_id) + ") than the one (" +
         hex(rm.store_id) +
         ") that may hold branches of this log: nothing is sent to it. Bring the former store "
-        "back, and drain it before it is moved: twofold drain " +
+        "back, and drain it before it is replaced: twofold drain " +
         rm.name + ". If it is lost for good, start once with --accept-store " + rm.name +
         (open.empty() ? std::string{} : ". Known to be open: " + some_of(open)));
 }
@@ -140,22 +146,22 @@ void Coordinator::Impl::record_participant(RmId id) {
 
 void Coordinator::Impl::participants_recorded(std::uint64_t ticket) {
   for (ResourceManager& rm : rms_) {
-    if (rm.recording != ticket) continue;
-    rm.recording.reset();
+    if (rm.recording == ticket) rm.recording.reset();
+    if (rm.recording_store != ticket) continue;
+    rm.recording_store.reset();
     if (const auto arriving = std::exchange(rm.arriving, std::nullopt)) link_up(*arriving);
   }
 }
 
 // ---- draining -----------------------------------------------------------------------------------
 
-// The live transactions with a branch there that has not ended.
+// The live transactions with a branch there. Also where that branch has ended, and others have not:
+// their commit record names it, and recovery would look for it there.
 std::vector<TxnId> Coordinator::Impl::open_at(RmId rm) const {
   std::vector<TxnId> open;
   for (const auto& [id, txn] : live_) {
-    const bool there =
-        std::any_of(txn.branches.begin(), txn.branches.end(), [rm](const Branch& branch) {
-          return branch.rm == rm && branch.state != BranchState::done;
-        });
+    const bool there = std::any_of(txn.branches.begin(), txn.branches.end(),
+                                   [rm](const Branch& branch) { return branch.rm == rm; });
     if (there) open.push_back(id);
   }
   return open;
@@ -171,7 +177,8 @@ void Coordinator::Impl::on(Drain& event) {
   }
   const bool nothing_open = open_at(event.rm).empty();
   if (rm.state == State::active) {
-    const bool never_seen = rm.store_id == 0 && nothing_open;
+    // A restored log may have seen it and not know that any more.
+    const bool never_seen = rm.store_id == 0 && nothing_open && epoch_.former.empty();
     rm.state = never_seen ? State::drained : State::draining;
     rm.draining_since = clock_.now();
     rm.listed = 0;  // by an earlier scan, and out of date
@@ -202,7 +209,7 @@ std::optional<RmId> Coordinator::Impl::find_participant(std::string_view name) c
   return found == rm_ids_.end() ? std::nullopt : std::optional<RmId>(found->second);
 }
 
-ParticipantView Coordinator::Impl::participant(RmId id) const {
+ParticipantView Coordinator::Impl::participant(RmId id, bool with_open) const {
   using Standing = ParticipantView::Standing;
   const ResourceManager& rm = rms_[id];
   ParticipantView view;
@@ -211,7 +218,7 @@ ParticipantView Coordinator::Impl::participant(RmId id) const {
                   : rm.arriving ? Standing::recording
                                 : Standing::away;
   view.state = rm.state == State::drained && rm.recording ? State::draining : rm.state;
-  view.open = open_at(id);
+  if (with_open) view.open = open_at(id);
   view.listed = rm.listed;
   return view;
 }

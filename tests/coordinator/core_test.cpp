@@ -350,7 +350,7 @@ TEST(CoreStores, asks_evidence_of_the_store_that_voted) {
   bench.step(submission("r1"));
   for (std::uint16_t i = 0; i < 2; ++i) bench.step(vote({{1, 1}, i}, Xa::ok));
   bench.durable(1);
-  bench.step(LinkDown{1});
+  bench.crash();
   bench.step(LinkUp{1, 12, 9'999});  // its data was exchanged
   bench.durable();
   const auto asked = all<AskOutcome>(bench.step(InDoubtListed{1, true, {}}));
