@@ -5,7 +5,8 @@
 //   voting.cpp      first phase: votes, refusals, the decision, one-phase commits, timeouts
 //   phase_two.cpp   second phase: acknowledgements, retries, heuristics, the end of a transaction
 //   membership.cpp  who takes part: participants and their stores, draining
-//   recovery.cpp    links, scans, evidence, and the initial state that the log's records give
+//   recovery.cpp    links, and the initial state that the log's records give
+//   scans.cpp       what scans list and do not list, evidence, and whose a branch is
 //   views.cpp       what a person is shown
 #pragma once
 
@@ -206,8 +207,9 @@ class Coordinator::Impl {
   Transaction& recovered(TxnId id, std::string& gtrid, RequestRef& request, Time now);
   void recover_branch(Transaction& txn, BranchRecord& record);
   void resume_at_start();
-  const Heuristic* heuristic_of(TxnId id, const Xid& xid) const;
   void lost_session(Transaction& txn, Branch& branch);  // *
+
+  // scans.cpp
   void want_scan(RmId rm);
   void scan(RmId rm);
   std::optional<TxnId> lowest_listed(const InDoubtListed& event) const;
@@ -224,6 +226,7 @@ class Coordinator::Impl {
   bool own_log(const Gtrid& gtrid) const;
   bool decision_may_be_lost(const Gtrid& gtrid) const;
   bool issued(const Gtrid& gtrid) const;
+  const Heuristic* heuristic_of(TxnId id, const Xid& xid) const;
 
   // coordinator.cpp
   void retry_branches();  // *
