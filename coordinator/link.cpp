@@ -470,7 +470,7 @@ void Link::on_evidence(const Asked& asked, const wire::Evidence& evidence) {
 void Link::on_waits(const wire::Waits& waits) {
   const auto own = [this](const wire::Xid& xid) -> std::optional<TxnId> {
     const auto gtrid = Gtrid::decode(xid.gtrid());
-    if (!gtrid || gtrid->log_id.value != options_.hello.log_id() ||
+    if (xid.format_id() != kFormatId || !gtrid || gtrid->log_id.value != options_.hello.log_id() ||
         gtrid->node != options_.hello.node()) {
       return std::nullopt;
     }

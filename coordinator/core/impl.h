@@ -223,6 +223,7 @@ class Coordinator::Impl {
   void ask_evidence(Transaction& txn, Branch& branch);
   bool recorded(const Gtrid& gtrid) const;
   const FormerLog* former_log(const Gtrid& gtrid) const;
+  std::optional<Gtrid> of_this_node(const Xid& xid) const;
   bool own_log(const Gtrid& gtrid) const;
   bool decision_may_be_lost(const Gtrid& gtrid) const;
   bool issued(const Gtrid& gtrid) const;

@@ -194,10 +194,8 @@ void Coordinator::Impl::settle_drained(const InDoubtListed& complete, std::uint6
   ResourceManager& rm = rms_[complete.rm];
   if (scan <= rm.draining_since) return;
   rm.listed = static_cast<std::size_t>(
-      std::count_if(complete.branches.begin(), complete.branches.end(), [&](const auto& listed) {
-        const auto gtrid = Gtrid::decode(listed.xid.gtrid);
-        return listed.xid.format_id == kFormatId && gtrid && gtrid->node == epoch_.node;
-      }));
+      std::count_if(complete.branches.begin(), complete.branches.end(),
+                    [&](const auto& listed) { return of_this_node(listed.xid).has_value(); }));
   if (rm.state != State::draining) return;
   if (rm.listed > 0 || !open_at(complete.rm).empty()) return;
   rm.state = State::drained;

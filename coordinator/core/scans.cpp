@@ -52,7 +52,7 @@ void Coordinator::Impl::on(InDoubtListed& event) {
 std::optional<TxnId> Coordinator::Impl::lowest_listed(const InDoubtListed& event) const {
   std::optional<TxnId> lowest;
   for (const ListedBranch& listed : event.branches) {
-    const auto gtrid = Gtrid::decode(listed.xid.gtrid);
+    const auto gtrid = of_this_node(listed.xid);
     if (!gtrid || !own_log(*gtrid) || !recorded(*gtrid) || !issued(*gtrid)) continue;
     const TxnId id = gtrid->txn_id();
     // Listed until a person ends it, which the floor must not wait for: below it, it is reported as
@@ -85,8 +85,8 @@ std::optional<TxnId> Coordinator::Impl::lowest_listed(const InDoubtListed& event
 void Coordinator::Impl::consult(RmId rm, const ListedBranch& listed, std::uint64_t scan,
                                 std::set<Xid>& alarmed) {
   const Xid& xid = listed.xid;
-  const auto gtrid = xid.format_id == kFormatId ? Gtrid::decode(xid.gtrid) : std::optional<Gtrid>{};
-  if (!gtrid || gtrid->node != epoch_.node) return;  // foreign
+  const auto gtrid = of_this_node(xid);
+  if (!gtrid) return;  // foreign
   if (!own_log(*gtrid)) {
     return alarm_listed(rm, xid, alarmed, "belongs to another log of this node");
   }
@@ -270,6 +270,14 @@ bool Coordinator::Impl::own_log(const Gtrid& gtrid) const {
 // This log was restored from a copy that need not hold what was decided in that epoch: no record
 // proves nothing.
 bool Coordinator::Impl::decision_may_be_lost(const Gtrid& gtrid) const {
+// None: foreign. Under another format id bytes that read as a gtrid of ours are somebody else's.
+std::optional<Gtrid> Coordinator::Impl::of_this_node(const Xid& xid) const {
+  if (xid.format_id != kFormatId) return std::nullopt;
+  auto gtrid = Gtrid::decode(xid.gtrid);
+  if (gtrid && gtrid->node != epoch_.node) gtrid.reset();
+  return gtrid;
+}
+
   const FormerLog* former = former_log(gtrid);
   return former && gtrid.epoch >= former->certain_below;
 }

@@ -338,7 +338,10 @@ class Player {
     const bool other_log = word.starts_with("other_log:");
     const bool other_node = word.starts_with("other_node:");
     const bool other_nonce = word.starts_with("other_nonce:");
-    if (other_log || other_node || other_nonce) word = word.substr(word.find(':') + 1);
+    const bool other_format = word.starts_with("other_format:");
+    if (other_log || other_node || other_nonce || other_format) {
+      word = word.substr(word.find(':') + 1);
+    }
     listed.xid = bench().xid(branch_key(word), name);
     auto gtrid = *Gtrid::decode(listed.xid.gtrid);
     if (other_log) gtrid.log_id.value = 78;
@@ -346,6 +349,7 @@ class Player {
     if (other_nonce) gtrid.nonce = 1;
     listed.xid.gtrid = gtrid.encode();
     return listed;
+    if (other_format) listed.xid.format_id = 42;
   }
 
   OutcomeTold told(Words& words) {

@@ -39,6 +39,32 @@ class EngineLinkTest : public EngineTest {
     to_wire({kFormatId, gtrid.encode(), Bqual{0, "orders"}.encode()}, out);
     return out;
   }
+  // An interactive transaction with a branch at both; its gtrid.
+  std::string begin(TestClient& client) {
+    wire::Frame frame;
+    frame.mutable_begin()->set_timeout_ms(15'000);
+    const std::string gtrid = outcome(client, frame).gtrid;
+    for (const char* rm : {"orders", "payments"}) {
+      frame.mutable_enlist()->set_gtrid(gtrid);
+      frame.mutable_enlist()->set_rm(rm);
+      EXPECT_TRUE(call(client, frame).has_enlisted());
+    }
+    return gtrid;
+  }
+  static wire::Frame commit_of(const std::string& gtrid) {
+    wire::Frame frame;
+    frame.mutable_finish()->set_gtrid(gtrid);
+    frame.mutable_finish()->set_commit(true);
+    return frame;
+  }
+  static void report_wait(FakeParticipant& at, std::int32_t format_id, const std::string& waiter,
+                          const std::string& holder) {
+    wire::Frame frame;
+    wire::Waits::Wait& wait = *frame.mutable_waits()->add_waits();
+    to_wire({format_id, waiter, "b"}, *wait.mutable_waiter());
+    to_wire({format_id, holder, "b"}, *wait.mutable_holder());
+    at.send(frame);
+  }
   void until_stats(TestClient& client, const std::function<bool(const wire::Frame&)>& good) {
     for (int i = 0; i < 1'000; ++i) {
       if (good(call(client, stats()))) return;
