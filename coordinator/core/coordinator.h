@@ -27,6 +27,8 @@ struct Options {
   std::size_t branches_max = 64;           // of one transaction
   std::size_t outcomes_max = 100'000;      // kept after the end (rule 6)
   std::size_t traces_max = 1'000;          // recently ended transactions kept for show()
+  // Branches at one resource manager reported one by one (rule 14); of more, one alarm says so.
+  std::size_t listed_alarms_max = 1'000;
   Duration timeout_default = std::chrono::seconds{10};
   Duration timeout_max = std::chrono::minutes{10};
   Duration scan_period = std::chrono::seconds{5};

@@ -66,6 +66,7 @@ class Coordinator::Impl {
     std::set<BranchKey> unsure;         // branches of live transactions, unsure or asking
     std::set<Xid> alarmed;              // listed here, reported, and still listed
     std::multimap<TxnId, TxnId> waits;  // waiter → holder, as last reported
+    bool alarmed_enough = false;        // it was reported that there are more
   };
   // A transaction and its branch; null if it is no longer live, or never was.
   struct Found {
@@ -218,7 +219,7 @@ class Coordinator::Impl {
                     std::set<Xid>& alarmed);
   void consult_ended(const Gtrid& gtrid, RmId rm, const Xid& xid, std::set<Xid>& alarmed);
   void end_orphan(RmId rm, const Xid& xid, Verb verb);
-  void alarm_listed(RmId rm, const Xid& xid, std::set<Xid>& alarmed, std::string_view what);
+  void alarm_listed(RmId id, const Xid& xid, std::set<Xid>& alarmed, std::string_view what);
   void settle_unlisted(RmId rm, std::uint64_t scan);  // *
   void ask_evidence(Transaction& txn, Branch& branch);
   bool recorded(const Gtrid& gtrid) const;

@@ -40,6 +40,7 @@ void Coordinator::Impl::on(InDoubtListed& event) {
     return;
   }
   rm.alarmed = std::move(alarmed);
+  if (rm.alarmed.size() < options_.listed_alarms_max) rm.alarmed_enough = false;
   rm.scans_failed = 0;
   settle_unlisted(event.rm, number);
   clock_.completed(event.rm, number, lowest_listed(event));
@@ -170,11 +171,22 @@ void Coordinator::Impl::end_orphan(RmId rm, const Xid& xid, Verb verb) {
   send(rm, {}, xid, verb);
 }
 
-// Once for as long as it is listed.
-void Coordinator::Impl::alarm_listed(RmId rm, const Xid& xid, std::set<Xid>& alarmed,
+// Once for as long as it is listed. What is remembered for that has a bound, whatever is listed and
+// however many scans in a row fail: beyond it, one alarm stands for all.
+void Coordinator::Impl::alarm_listed(RmId id, const Xid& xid, std::set<Xid>& alarmed,
                                      std::string_view what) {
-  if (!rms_[rm].alarmed.contains(xid) && !alarmed.contains(xid)) {
-    alarm("in-doubt branch " + to_text(xid) + " at " + rms_[rm].name + " " + std::string(what) +
+  ResourceManager& rm = rms_[id];
+  if (alarmed.contains(xid)) return;
+  if (!rm.alarmed.contains(xid)) {
+    if (std::max(rm.alarmed.size(), alarmed.size()) >= options_.listed_alarms_max) {
+      if (!std::exchange(rm.alarmed_enough, true)) {
+        alarm("more branches in doubt at " + rm.name + " need to be looked at than the " +
+              std::to_string(options_.listed_alarms_max) +
+              " that are reported one by one; see `twofold in-doubt`");
+      }
+      return;
+    }
+    alarm("in-doubt branch " + to_text(xid) + " at " + rm.name + " " + std::string(what) +
           "; see `twofold in-doubt`");
   }
   alarmed.insert(xid);

@@ -130,6 +130,7 @@ class Player {
                        flag("read_only_votes", options_.read_only_votes) ||
                        list("accept_stores", options_.accept_stores) ||
                        count("outcomes_max", options_.outcomes_max) ||
+                       count("listed_alarms_max", options_.listed_alarms_max) ||
                        count("transactions_max", options_.transactions_max) ||
                        count("branches_max", options_.branches_max);
     if (!known) throw std::runtime_error("unknown option: " + option);
