@@ -64,9 +64,10 @@ class Coordinator::Impl {
     Time next_scan{};
     std::optional<TxnId> mark_sent;     // on this session
     std::set<BranchKey> unsure;         // branches of live transactions, unsure or asking
+    std::set<Xid> orphans;              // asked to end in this session, and not answered yet
     std::set<Xid> alarmed;              // listed here, reported, and still listed
-    std::multimap<TxnId, TxnId> waits;  // waiter → holder, as last reported
     bool alarmed_enough = false;        // it was reported that there are more
+    std::multimap<TxnId, TxnId> waits;  // waiter → holder, as last reported
   };
   // A transaction and its branch; null if it is no longer live, or never was.
   struct Found {
@@ -222,9 +223,9 @@ class Coordinator::Impl {
   void alarm_listed(RmId id, const Xid& xid, std::set<Xid>& alarmed, std::string_view what);
   void settle_unlisted(RmId rm, std::uint64_t scan);  // *
   void ask_evidence(Transaction& txn, Branch& branch);
+  std::optional<Gtrid> of_this_node(const Xid& xid) const;
   bool recorded(const Gtrid& gtrid) const;
   const FormerLog* former_log(const Gtrid& gtrid) const;
-  std::optional<Gtrid> of_this_node(const Xid& xid) const;
   bool own_log(const Gtrid& gtrid) const;
   bool decision_may_be_lost(const Gtrid& gtrid) const;
   bool issued(const Gtrid& gtrid) const;

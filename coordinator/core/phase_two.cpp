@@ -57,6 +57,7 @@ void Coordinator::Impl::branch_done(Transaction& txn, Branch& branch) {
 // ---- answers ------------------------------------------------------------------------------------
 
 void Coordinator::Impl::on(Acknowledged& event) {
+  if (event.branch == BranchKey{}) rms_[event.rm].orphans.erase(event.xid);
   if (event.verb == Verb::forget) return;  // its branch was done before (heuristic_durable())
   if (event.branch == BranchKey{}) return orphan_answered(event);
   const auto [txn, branch] = find(event.branch);
@@ -156,7 +157,13 @@ void Coordinator::Impl::heuristic_durable(std::uint64_t ticket) {
     if (heuristic.record.xid == wait.xid) heuristic.durable = true;
   }
   // Sent once: should it be lost, the next scan lists the branch, and consult() sends it again.
-  if (wait.forget && rms_[wait.rm].linked) send(wait.rm, wait.branch, wait.xid, Verb::forget);
+  if (wait.forget && rms_[wait.rm].linked) {
+    if (wait.branch == BranchKey{}) {
+      end_orphan(wait.rm, wait.xid, Verb::forget);
+    } else {
+      send(wait.rm, wait.branch, wait.xid, Verb::forget);
+    }
+  }
   const auto [txn, branch] = find(wait.branch);
   if (!txn) return;
   branch_done(*txn, *branch);

@@ -154,6 +154,7 @@ void Coordinator::Impl::on(LinkDown& event) {
   rm.scan_again = false;
   rm.mark_sent.reset();
   rm.waits.clear();
+  rm.orphans.clear();
   clock_.lost(event.rm);
   std::vector<BranchKey> keys;  // a lost session may end its transaction
   for (const auto& [id, txn] : live_) {

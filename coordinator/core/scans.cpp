@@ -167,8 +167,9 @@ void Coordinator::Impl::consult_ended(const Gtrid& gtrid, RmId rm, const Xid& xi
   end_orphan(rm, xid, Verb::rollback);  // presumed abort (rule 4)
 }
 
+// Once, until it has answered or its session is lost: scans list it for as long as that takes.
 void Coordinator::Impl::end_orphan(RmId rm, const Xid& xid, Verb verb) {
-  send(rm, {}, xid, verb);
+  if (rms_[rm].orphans.insert(xid).second) send(rm, {}, xid, verb);
 }
 
 // Once for as long as it is listed. What is remembered for that has a bound, whatever is listed and
@@ -269,6 +270,14 @@ void Coordinator::Impl::on(OutcomeTold& event) {
 
 // ---- whose is it (rule 2) -----------------------------------------------------------------------
 
+// None: foreign. Under another format id bytes that read as a gtrid of ours are somebody else's.
+std::optional<Gtrid> Coordinator::Impl::of_this_node(const Xid& xid) const {
+  if (xid.format_id != kFormatId) return std::nullopt;
+  auto gtrid = Gtrid::decode(xid.gtrid);
+  if (gtrid && gtrid->node != epoch_.node) gtrid.reset();
+  return gtrid;
+}
+
 const FormerLog* Coordinator::Impl::former_log(const Gtrid& gtrid) const {
   const auto found = std::find_if(epoch_.former.begin(), epoch_.former.end(),
                                   [&](const FormerLog& log) { return log.id == gtrid.log_id; });
@@ -282,14 +291,6 @@ bool Coordinator::Impl::own_log(const Gtrid& gtrid) const {
 // This log was restored from a copy that need not hold what was decided in that epoch: no record
 // proves nothing.
 bool Coordinator::Impl::decision_may_be_lost(const Gtrid& gtrid) const {
-// None: foreign. Under another format id bytes that read as a gtrid of ours are somebody else's.
-std::optional<Gtrid> Coordinator::Impl::of_this_node(const Xid& xid) const {
-  if (xid.format_id != kFormatId) return std::nullopt;
-  auto gtrid = Gtrid::decode(xid.gtrid);
-  if (gtrid && gtrid->node != epoch_.node) gtrid.reset();
-  return gtrid;
-}
-
   const FormerLog* former = former_log(gtrid);
   return former && gtrid.epoch >= former->certain_below;
 }

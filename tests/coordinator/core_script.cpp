@@ -349,8 +349,8 @@ class Player {
     if (other_node) gtrid.node = "node-2";
     if (other_nonce) gtrid.nonce = 1;
     listed.xid.gtrid = gtrid.encode();
-    return listed;
     if (other_format) listed.xid.format_id = 42;
+    return listed;
   }
 
   OutcomeTold told(Words& words) {

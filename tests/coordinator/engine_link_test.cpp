@@ -349,6 +349,75 @@ TEST_F(EngineLinkTest, a_scan_that_fails_is_repeated) {
   until([&] { return orders.count("recover") >= 2; });
 }
 
+TEST_F(EngineLinkTest, a_scan_ends_at_its_bound_of_entries_and_the_next_one_begins_anew) {
+  constexpr std::size_t kEntries = 50'000;  // more at once than was asked for
+  constexpr std::size_t kBatches = coordinator::kScanEntriesMax / kEntries;
+  wire::Frame batch;
+  for (std::size_t i = 0; i < kEntries; ++i) {
+    to_wire({1, "f", "b"}, *batch.mutable_recover_answer()->add_branches()->mutable_xid());
+  }
+  for (std::size_t i = 0; i < kBatches; ++i) {
+    orders.script(wire::Frame::kRecover, [&batch, i](FakeParticipant& self, const auto& request) {
+      EXPECT_EQ(request.recover().start(), i == 0);
+      self.answer(request, batch);
+    });
+  }
+  orders.script(wire::Frame::kRecover, [](FakeParticipant& self, const wire::Frame& request) {
+    EXPECT_TRUE(request.recover().start()) << "the scan went on beyond its bound";
+    self.answer_rightly(request);
+  });
+  start_and_link();
+  TestClient client;
+  connect(client);
+  // Others are served all the while.
+  EXPECT_EQ(outcome(client, submission("beside", {"payments"})).verdict, Verdict::committed);
+  until([&] { return orders.scripted(wire::Frame::kRecover) == 0; });
+  EXPECT_EQ(outcome(client, submission("after")).verdict, Verdict::committed);
+}
+
+TEST_F(EngineLinkTest, a_rollback_that_was_not_answered_yet_is_not_sent_again_by_every_scan) {
+  options.scan_period_ms = 20;
+  start_and_link();
+  crash();
+  const wire::Xid xid = orphan(1);
+  orders.prepared[to_text(from_wire(xid).value())] = xid;
+  orders.script(wire::Frame::kRollback, Act::hang());
+  start();
+  until([&] { return orders.hanging() == 1; });
+  const std::size_t scans = orders.count("recover");
+  until([&] { return orders.count("recover") >= scans + 5; });
+  EXPECT_EQ(orders.count("rollback"), 1u);
+  orders.disconnect();  // a new session asks again
+  until([&] { return orders.prepared.empty(); });
+  EXPECT_EQ(orders.count("rollback"), 2u);
+}
+
+TEST_F(EngineLinkTest, a_circle_of_waits_ends_the_younger) {
+  start_and_link();
+  TestClient client;
+  connect(client);
+  const std::string older = begin(client);
+  const std::string younger = begin(client);
+  report_wait(orders, kFormatId, older, younger);
+  report_wait(payments, kFormatId, younger, older);
+  until([&] { return orders.count("rollback") > 0 && payments.count("rollback") > 0; });
+  EXPECT_EQ(outcome(client, commit_of(younger)).reason, Reason::deadlock);
+  EXPECT_EQ(outcome(client, commit_of(older)).verdict, Verdict::committed);
+}
+
+TEST_F(EngineLinkTest, waits_of_xids_of_another_format_are_nobody_s_of_ours) {
+  start_and_link();
+  TestClient client;
+  connect(client);
+  const std::string older = begin(client);
+  const std::string younger = begin(client);
+  report_wait(orders, kFormatId + 1, older, younger);
+  report_wait(payments, kFormatId + 1, younger, older);
+  // Its votes come behind the reports, on the same connections.
+  EXPECT_EQ(outcome(client, commit_of(older)).verdict, Verdict::committed);
+  EXPECT_EQ(outcome(client, commit_of(younger)).verdict, Verdict::committed);
+}
+
 TEST_F(EngineLinkTest, nonsense_from_a_resource_manager_ends_its_session_only) {
   options.reconnect_max_ms = 100;
   start_and_link();
