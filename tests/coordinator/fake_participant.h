@@ -55,6 +55,8 @@ class FakeParticipant {
   // ---- what goes wrong ----
   // The next request of this kind, beyond those scripted before, is answered by `act`.
   void script(Body body, Act act) { scripts_[body].push_back(std::move(act)); }
+  // As script(), but before those scripted already.
+  void script_first(Body body, Act act) { scripts_[body].push_front(std::move(act)); }
   std::size_t scripted(Body body) const {
     const auto found = scripts_.find(body);
     return found == scripts_.end() ? 0 : found->second.size();
@@ -103,6 +105,18 @@ class FakeParticipant {
     return [](FakeParticipant& self, const wire::Frame&) { self.disconnect(); };
   }
   void answer_rightly(const wire::Frame& request) { serve(request); }
+  // By the next script, or rightly.
+  void answer_by_script(const wire::Frame& request) {
+    auto& acts = scripts_[request.body_case()];
+    if (acts.empty()) return serve(request);
+    const Act act = std::move(acts.front());
+    acts.pop_front();
+    act(*this, request);
+  }
+  // To everything that hangs.
+  void answer_hanging(const Act& act) {
+    for (const wire::Frame& request : std::exchange(hanging_, {})) act(*this, request);
+  }
   // The right answer, after all, to everything that hangs.
   void answer_hanging() {
     for (const wire::Frame& request : std::exchange(hanging_, {})) serve(request);
@@ -160,11 +174,7 @@ class FakeParticipant {
     const Body body = frame.body_case();
     last_[body] = frame;
     calls_.push_back(call_name(body));
-    auto& acts = scripts_[body];
-    if (acts.empty()) return serve(frame);
-    const Act act = std::move(acts.front());
-    acts.pop_front();
-    act(*this, frame);
+    answer_by_script(frame);
   }
 
   void greet(Connection& peer, const wire::Hello& hello) {

@@ -12,6 +12,20 @@
 
 namespace twofold::test {
 
+const std::vector<Xa>& all_codes() {
+  static const std::vector<Xa> codes = {
+      Xa::ok,          Xa::rdonly,      Xa::retry,     Xa::heurmix,    Xa::heurrb,
+      Xa::heurcom,     Xa::heurhaz,     Xa::nomigrate, Xa::rbrollback, Xa::rbcommfail,
+      Xa::rbdeadlock,  Xa::rbintegrity, Xa::rbother,   Xa::rbproto,    Xa::rbtimeout,
+      Xa::rbtransient, Xa::er_async,    Xa::er_rmerr,  Xa::er_nota,    Xa::er_inval,
+      Xa::er_proto,    Xa::er_rmfail,   Xa::er_dupid,  Xa::er_outside, static_cast<Xa>(4711)};
+  return codes;
+}
+
+std::string code_text(Xa code) {
+  return code == static_cast<Xa>(4711) ? "4711" : std::string(name(code));
+}
+
 std::string calls_text(const std::vector<std::string>& calls, std::size_t from) {
   std::vector<std::pair<std::string, int>> runs;
   for (std::size_t i = from; i < calls.size(); ++i) {

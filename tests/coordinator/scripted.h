@@ -8,7 +8,13 @@
 #include <string>
 #include <vector>
 
+#include "protocol/xa.h"
+
 namespace twofold::test {
+
+// All that C193 knows, and a number that it does not; the words of the tables for them.
+const std::vector<Xa>& all_codes();
+std::string code_text(Xa code);
 
 struct ScriptedRow {
   std::string text;

@@ -20,18 +20,6 @@ struct Script {
   std::vector<std::string> answers;
 };
 
-// All that C193 knows, and a number that it does not.
-const Xa kCodes[] = {
-    Xa::ok,          Xa::rdonly,      Xa::retry,     Xa::heurmix,    Xa::heurrb,
-    Xa::heurcom,     Xa::heurhaz,     Xa::nomigrate, Xa::rbrollback, Xa::rbcommfail,
-    Xa::rbdeadlock,  Xa::rbintegrity, Xa::rbother,   Xa::rbproto,    Xa::rbtimeout,
-    Xa::rbtransient, Xa::er_async,    Xa::er_rmerr,  Xa::er_nota,    Xa::er_inval,
-    Xa::er_proto,    Xa::er_rmfail,   Xa::er_dupid,  Xa::er_outside, static_cast<Xa>(4711)};
-
-std::string code_text(Xa code) {
-  return code == static_cast<Xa>(4711) ? "4711" : std::string(name(code));
-}
-
 FakeParticipant::Act act(const std::string& answer) {
   if (answer == "hang") return FakeParticipant::hang();
   if (answer == "lost") return FakeParticipant::lose_the_link();
@@ -39,7 +27,7 @@ FakeParticipant::Act act(const std::string& answer) {
   if (answer == "refusal") {
     return FakeParticipant::refuse({"", 0, "add", "min", "customer/c-1", "100", "0"});
   }
-  for (const Xa code : kCodes) {
+  for (const Xa code : all_codes()) {
     if (code_text(code) != answer) continue;
     const bool ended = code == Xa::ok || code == Xa::rdonly || is_heuristic(code);
     return ended ? FakeParticipant::end_with(code) : FakeParticipant::code(code);
@@ -66,7 +54,7 @@ class ScriptedTest : public EngineTest, public ::testing::WithParamInterface<Ver
       }
       all.push_back({std::move(text), verb.body, std::move(answers)});
     };
-    for (const Xa code : kCodes) add({code_text(code)});
+    for (const Xa code : all_codes()) add({code_text(code)});
     for (const std::string& more : verb.more) {
       std::vector<std::string> answers;
       std::stringstream text(more);
