@@ -1,17 +1,15 @@
 // begin, enlist, work, commit, rollback: an interactive transaction by hand, a command each.
 //
 // Each command is a process of its own, and a commit has to say how many works were answered at
-// each resource manager (rule 10). With --data they are counted in DIR/interactive/ID.json;
-// without, the person counts (commit --works).
+// each resource manager (rule 10). With --data a ledger knows (cli/ledger.h); without, the person
+// counts (commit --works).
 #include <spdlog/fmt/fmt.h>
 
 #include <charconv>
-#include <filesystem>
-#include <fstream>
 #include <memory>
-#include <sstream>
 
 #include "cli/commands.h"
+#include "cli/ledger.h"
 #include "cli/output.h"
 #include "cli/target.h"
 #include "client/interactive.h"
@@ -35,63 +33,6 @@ struct InteractiveOptions {
   bool json = false;
 };
 
-// ---- what was done so far -----------------------------------------------------------------------
-
-std::filesystem::path counts_file(const InteractiveOptions& options, const std::string& gtrid) {
-  return std::filesystem::path(options.target.data) / "interactive" / (id_text(gtrid) + ".json");
-}
-
-Result<client::Works> read_counts(const InteractiveOptions& options, const std::string& gtrid) {
-  client::Works works;
-  if (options.target.data.empty()) return works;
-  const auto path = counts_file(options, gtrid);
-  std::ifstream file(path);
-  if (!file) return works;
-  std::stringstream text;
-  text << file.rdbuf();
-  boost::system::error_code wrong;
-  const auto parsed = json::parse(text.str(), wrong);
-  if (wrong || !parsed.is_object()) {
-    return Error{Fault::damaged, path.string() +
-                                     " cannot be read: roll the transaction back, or "
-                                     "remove the file and commit with --works RM=N"};
-  }
-  for (const auto& [rm, count] : parsed.get_object()) {
-    if (count.is_int64()) works[rm] = static_cast<std::uint64_t>(count.get_int64());
-  }
-  return works;
-}
-
-void write_counts(const InteractiveOptions& options, const std::string& gtrid,
-                  const client::Works& works) {
-  if (options.target.data.empty()) return;
-  const auto path = counts_file(options, gtrid);
-  std::error_code ignored;  // what cannot be written is told below
-  std::filesystem::create_directories(path.parent_path(), ignored);
-  json::object counts;
-  for (const auto& [rm, count] : works) counts[rm] = count;
-  const auto fresh = path.string() + ".new";
-  std::ofstream file(fresh);
-  file << json::serialize(counts) << "\n";
-  file.close();
-  std::filesystem::rename(fresh, path, ignored);
-  if (!file || ignored) {
-    note("cannot write " + path.string() + ": commit with --works " + [&] {
-      std::string text;
-      for (const auto& [rm, count] : works) {
-        text += (text.empty() ? "" : " ") + rm + "=" + std::to_string(count);
-      }
-      return text;
-    }());
-  }
-}
-
-void forget_counts(const InteractiveOptions& options, const std::string& gtrid) {
-  if (options.target.data.empty()) return;
-  std::error_code ignored;  // there may be none
-  std::filesystem::remove(counts_file(options, gtrid), ignored);
-}
-
 Result<client::Works> given_counts(const std::vector<std::string>& given) {
   client::Works works;
   for (const std::string& text : given) {
@@ -102,7 +43,7 @@ Result<client::Works> given_counts(const std::vector<std::string>& given) {
         std::from_chars(text.data() + equals + 1, end, count).ptr != end) {
       return Error{Fault::invalid, "--works " + text + ": give RM=N, for example payments=2"};
     }
-    works[text.substr(0, equals)] = count;
+    works.answered[text.substr(0, equals)] = count;
   }
   return works;
 }
@@ -155,6 +96,9 @@ int begin(const InteractiveOptions& options) {
   auto begun = (*client)->begin(
       {std::chrono::milliseconds{options.timeout_ms}, std::chrono::milliseconds{options.age_ms}});
   if (!begun) return fail(begun.error());
+  if (auto kept = Ledger(options.target.data, begun->gtrid()).begin(); !kept) {
+    return fail(kept.error());  // it is rolled back
+  }
   begun->leave();
   if (options.json) {
     print_json(
@@ -212,7 +156,7 @@ int tell_work(const InteractiveOptions& options, const client::Worked& worked) {
     refusal.rm = options.rm;
     text += "\n  " + to_text(refusal);
   }
-  if (is_rollback(worked.code)) text += "\nthe transaction can only be rolled back now";
+  text += "\nthe transaction can only be rolled back now";
   return fail({Fault::invalid, text});
 }
 
@@ -221,24 +165,32 @@ int work(const InteractiveOptions& options) {
   if (!parsed) return fail(parsed.error());
   auto session = open(options);
   if (!session) return fail(session.error());
-  auto works = read_counts(options, session->gtrid);
-  if (!works) return fail(works.error());
-  auto transaction = session->client->resume(session->gtrid, std::move(*works));
+  Ledger ledger(options.target.data, session->gtrid);
+  if (auto asked = ledger.asks(options.rm); !asked) return fail(asked.error());
+  auto transaction = session->client->resume(session->gtrid);
   const client::Worked worked = transaction.work(options.rm, std::move(*parsed));
-  write_counts(options, session->gtrid, transaction.leave());
+  transaction.leave();
+  if (!ledger.answered(options.rm, worked)) {
+    note("the answer could not be recorded: the transaction can only be rolled back now");
+  }
   return tell_work(options, worked);
 }
 
 int finish(const InteractiveOptions& options, bool commit) {
   auto session = open(options);
   if (!session) return fail(session.error());
-  auto works =
-      options.works.empty() ? read_counts(options, session->gtrid) : given_counts(options.works);
+  Ledger ledger(options.target.data, session->gtrid);
+  Result<client::Works> works = client::Works{};
+  if (!options.works.empty()) {
+    works = given_counts(options.works);
+  } else if (commit) {
+    works = ledger.close();
+  }
   if (!works) return fail(works.error());
   auto transaction = session->client->resume(session->gtrid, std::move(*works));
   const Outcome outcome = commit ? transaction.commit(options.wait) : transaction.rollback();
   const bool known = outcome.verdict == Verdict::committed || outcome.verdict == Verdict::aborted;
-  if (known) forget_counts(options, session->gtrid);
+  if (known) ledger.remove();
   const std::string word(lab::outcome_word(outcome)), reason = lab::reason_text(outcome);
   if (options.json) {
     print_json(json::object{{"id", id_text(session->gtrid)},

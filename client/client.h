@@ -63,6 +63,12 @@ struct Options {
   ConnectionOptions connection;
 };
 
+// What was done in an interactive transaction so far: what another process needs to go on with it.
+struct Works {
+  std::map<std::string, std::uint64_t> answered;  // with XA_OK, by resource manager (rule 10)
+  std::string failed;  // the work that failed or has no answer: commit() rolls back; or empty
+};
+
 // Of an interactive transaction (client/interactive.h).
 struct BeginOptions {
   std::chrono::milliseconds timeout{0};  // from begin to commit; 0: the coordinator's default
@@ -120,7 +126,7 @@ class Client {
   Result<wire::Frame> call(wire::Frame request);
   // See client/interactive.h.
   Result<ActiveTransaction> begin(BeginOptions options = {});
-  ActiveTransaction resume(std::string gtrid, std::map<std::string, std::uint64_t> works = {});
+  ActiveTransaction resume(std::string gtrid, Works works = {});
 
  private:
   friend class ActiveTransaction;

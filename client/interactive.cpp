@@ -4,6 +4,7 @@
 #include <boost/asio/post.hpp>
 #include <map>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "client/participants.h"
@@ -31,12 +32,14 @@ class AsyncTransaction::Impl : public std::enable_shared_from_this<AsyncTransact
   const std::string& gtrid() const { return gtrid_; }
   bool ended() const { return ended_; }
   void resume(const Works& works) {
-    for (const auto& [rm, items] : works) branches_[rm].items = items;
+    for (const auto& [rm, items] : works.answered) branches_[rm].items = items;
+    broken_ = works.failed;
   }
   Works leave() {
     ended_ = true;
     Works works;
-    for (const auto& [rm, branch] : branches_) works[rm] = branch.items;
+    for (const auto& [rm, branch] : branches_) works.answered[rm] = branch.items;
+    works.failed = not_done();
     return works;
   }
 
@@ -52,6 +55,7 @@ class AsyncTransaction::Impl : public std::enable_shared_from_this<AsyncTransact
     std::vector<std::function<void(const Worked*)>> waiting;  // what went wrong, or null
   };
 
+  std::string not_done() const;  // why a commit would leave something out, or empty
   void enlist(const std::string& rm);
   void enlisted(const std::string& rm, Result<wire::Frame> answer);
   void execute(const std::string& rm, Enlisted& branch, const Work& work,
@@ -62,6 +66,7 @@ class AsyncTransaction::Impl : public std::enable_shared_from_this<AsyncTransact
   const std::string gtrid_;
   bool ended_ = false;
   std::string broken_;  // the first work of which it is not known whether it was done, or why not
+  std::multiset<std::string> under_way_;  // resource managers that owe an answer
   std::map<std::string, Enlisted> branches_;
 };
 
@@ -86,8 +91,10 @@ void AsyncTransaction::begin(AsyncClient& client, boost::asio::io_context& io, B
 
 void AsyncTransaction::Impl::work(std::string rm, Work work,
                                   std::function<void(Worked)> asked_for) {
+  under_way_.insert(rm);
   const auto done = [self = shared_from_this(), rm,
                      asked_for = std::move(asked_for)](Worked worked) {
+    self->under_way_.extract(rm);
     if (!worked.ok() && !is_rollback(worked.code) && self->broken_.empty()) {
       self->broken_ = rm + ": " + std::string(name(worked.code)) + " " + worked.text;
     }
@@ -110,6 +117,11 @@ void AsyncTransaction::Impl::work(std::string rm, Work work,
     self->execute(rm, self->branches_.at(rm), work, done);
   });
   if (!std::exchange(branch.asked, true)) enlist(rm);
+}
+
+std::string AsyncTransaction::Impl::not_done() const {
+  if (!broken_.empty() || under_way_.empty()) return broken_;
+  return *under_way_.begin() + ": a work there has not been answered";
 }
 
 void AsyncTransaction::Impl::enlist(const std::string& rm) {
@@ -163,9 +175,9 @@ void AsyncTransaction::Impl::execute(const std::string& rm, Enlisted& branch, co
 void AsyncTransaction::Impl::finish(bool commit, bool wait_for_end,
                                     std::function<void(Outcome)> done) {
   ended_ = true;
-  if (commit && !broken_.empty()) {  // what was asked for has not all been done
+  if (std::string why = not_done(); commit && !why.empty()) {
     commit = false;
-    done = [done = std::move(done), why = broken_](Outcome outcome) {
+    done = [done = std::move(done), why = std::move(why)](Outcome outcome) {
       if (outcome.verdict == Verdict::aborted && outcome.reason == Reason::rolled_back) {
         outcome.reason = Reason::lost;
         outcome.detail = "rolled back, since a work failed: " + why;

@@ -31,9 +31,6 @@
 
 namespace twofold::client {
 
-// How many works were answered XA_OK, by resource manager (rule 10).
-using Works = std::map<std::string, std::uint64_t>;
-
 // What a resource manager answered to one work.
 struct Worked {
   Xa code = Xa::ok;               // XA_RB*: the transaction can only be rolled back
@@ -64,7 +61,7 @@ class AsyncTransaction {
   // Works must have been answered. Verdict::unknown: it may have committed, ask for the gtrid.
   void commit(bool wait_for_end, std::function<void(Outcome)> done);
   void rollback(std::function<void(Outcome)> done);
-  // It stays as it is, for resume(). Works must have been answered.
+  // It stays as it is, for resume(). What has no answer yet counts as failed.
   Works leave();
 
  private:

@@ -13,6 +13,7 @@
 
 #include "lab/cluster/cluster.h"
 #include "lab/workflows/generate.h"
+#include "tests/cli/cli_test.h"
 #include "tests/lab/order_model.h"
 
 namespace twofold {
@@ -22,25 +23,6 @@ namespace json = boost::json;
 using namespace std::chrono_literals;
 using testing::ElementsAre;
 using testing::HasSubstr;
-
-struct Ran {
-  int status = -1;
-  std::string out;
-  std::string err;
-  json::value parsed() const {
-    boost::system::error_code failed;
-    auto value = json::parse(out, failed);
-    EXPECT_FALSE(failed) << out << err;
-    return value;
-  }
-};
-
-std::string read_file(const std::filesystem::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::stringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
 
 std::map<std::string, std::int64_t> expected_totals(const lab::GeneratedOrders& shop) {
   std::map<std::string, std::int64_t> totals{{"committed", 0},       {"refused_funds", 0},
@@ -64,81 +46,6 @@ std::map<std::string, std::int64_t> totals_in(const Ran& ran) {
   for (const auto& entry : value.get_object()) totals[entry.key()] = entry.value().as_int64();
   return totals;
 }
-
-class CliTest : public testing::Test {
- protected:
-  void SetUp() override {
-    std::string name = testing::TempDir() + "cli-XXXXXX";
-    ASSERT_NE(::mkdtemp(name.data()), nullptr);
-    folder_ = std::filesystem::canonical(name);
-    data_ = folder_ / "data";
-  }
-  void TearDown() override {
-    if (up_ && !up_->wait_for_end(0ms)) {
-      up_->signal(SIGKILL);
-      up_->wait_for_end(10s);
-    }
-    if (up_) up_->reap();
-    if (auto cluster = lab::Cluster::open(data_, TWOFOLD_BIN_DIR)) {
-      for (const auto& member : cluster->names()) (void)cluster->kill(member);
-    }
-    if (HasFailure()) std::fprintf(stderr, "%s\n", read_file(up_log()).c_str());
-    std::filesystem::remove_all(folder_);
-  }
-
-  std::filesystem::path up_log() const { return folder_ / "up.out"; }
-
-  // Runs `twofold ARGUMENTS` in a shell; @ stands for --data DIR.
-  Ran run(std::string arguments, const std::string& input = "/dev/null") {
-    if (const auto at = arguments.find('@'); at != std::string::npos) {
-      arguments.replace(at, 1, "--data " + data_.string());
-    }
-    const auto err = folder_ / "err";
-    const std::string line = std::string(TWOFOLD_BIN_DIR "/twofold ") + arguments + " 2> " +
-                             err.string() + " < " + input;
-    Ran ran;
-    std::FILE* pipe = ::popen(line.c_str(), "r");
-    if (!pipe) return ran;
-    std::array<char, 4096> buffer;
-    while (const auto count = std::fread(buffer.data(), 1, buffer.size(), pipe)) {
-      ran.out.append(buffer.data(), count);
-    }
-    const int status = ::pclose(pipe);
-    ran.status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-    ran.err = read_file(err);
-    return ran;
-  }
-
-  void start_up() {
-    auto follower = lab::LogFollower::open(up_log());
-    ASSERT_TRUE(follower) << follower.error().message;
-    auto started =
-        lab::spawn(TWOFOLD_BIN_DIR "/twofold", {"up", "--data", data_.string()}, up_log());
-    ASSERT_TRUE(started) << started.error().message;
-    up_.emplace(std::move(*started));
-    ASSERT_TRUE(follower->wait_for_line("Stop it with", *up_, 60s)) << follower->text();
-  }
-
-  // Makes a shop's files and loads it.
-  void make_shop(std::size_t orders, std::uint64_t seed) {
-    shop_ = lab::generate_orders({seed, orders});
-    std::ofstream(folder_ / "world.json") << lab::to_json_text(shop_.world);
-    std::ofstream lines(folder_ / "orders.jsonl");
-    for (const auto& line : shop_.lines) lines << line << '\n';
-  }
-  std::string order_command(const std::string& more) const {
-    return "order " + (folder_ / "orders.jsonl").string() + " --world " +
-           (folder_ / "world.json").string() + " --json @ " + more;
-  }
-  static std::string run_id(const std::string& text) {
-    const auto begin = text.find("run ") + 4;
-    return text.substr(begin, text.find_first_of(" \n", begin) - begin);
-  }
-
-  std::filesystem::path folder_, data_;
-  std::optional<lab::Process> up_;
-  lab::GeneratedOrders shop_;
-};
 
 TEST_F(CliTest, EveryCommandExplainsItselfWithAnExample) {
   EXPECT_EQ(run("--help").status, 0);

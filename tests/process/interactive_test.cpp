@@ -151,6 +151,20 @@ TEST_F(InteractiveTest, SeveralThreadsAndSeveralProcessesWorkInOneTransaction) {
   expect_quiet();
 }
 
+TEST_F(InteractiveTest, AWorkThatFailedInAnotherProcessIsNotLeftOut) {
+  Client client(client_options()), other(client_options());
+  load(client, "a", 5);
+  auto transaction = begin(client);
+  ASSERT_TRUE(transaction.work("payments", add("a", 1)).ok());
+  ASSERT_FALSE(transaction.work("nowhere", add("a", 1)).ok());
+  auto elsewhere = other.resume(transaction.gtrid(), transaction.leave());
+  const Outcome outcome = elsewhere.commit(true);
+  EXPECT_EQ(outcome.verdict, Verdict::aborted);
+  EXPECT_THAT(outcome.detail, testing::HasSubstr("nowhere"));
+  EXPECT_EQ(integers("payments").at("a"), 5);
+  expect_quiet();
+}
+
 // Rule 10: what a restarted participant has lost is not left out of a commit unnoticed.
 TEST_F(InteractiveTest, AParticipantThatWasKilledAbortsIt) {
   Client client(client_options());
