@@ -3,7 +3,7 @@
 //
 // Every connection greets with this client's id and a higher counter than the one before, and is
 // used only after Welcome: by then nothing that was sent on an earlier one can reach the
-// coordinator any more (coordinator/client_fence.h), and what it says of a request is final.
+// coordinator any more (coordinator/core/client_fence.h), and what it says of a request is final.
 //
 // Lives on the thread that runs the io_context. Handlers are called from the event loop only, never
 // from inside a call; after stop() never again. Handlers may drop the last reference to this

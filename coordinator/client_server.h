@@ -18,7 +18,7 @@
 #include <string_view>
 #include <unordered_map>
 
-#include "coordinator/client_fence.h"
+#include "coordinator/core/client_fence.h"
 #include "coordinator/core/events.h"
 #include "coordinator/driver.h"
 #include "coordinator/wire_views.h"

@@ -1,4 +1,4 @@
-#include "coordinator/client_fence.h"
+#include "coordinator/core/client_fence.h"
 
 #include "protocol/check.h"
 
