@@ -1,6 +1,7 @@
 #include "coordinator/core/client_fence.h"
 
 #include "protocol/check.h"
+#include "protocol/planted.h"
 
 namespace twofold::coordinator {
 
@@ -9,6 +10,7 @@ ClientFence::Admission ClientFence::admit(std::uint64_t client, std::uint64_t co
   TWOFOLD_CHECK(client != 0 && counter != 0 && connection != 0);
   const auto [at, is_new] = clients_.try_emplace(client);
   Known& known = at->second;
+  if (TWOFOLD_PLANTED(older_connection_not_fenced)) return {true, 0, 0};
   if (!is_new && counter <= known.counter) return {false, known.counter, 0};
   const Admission admission{true, 0, known.connection};
   if (!is_new && known.connection == 0) left_.erase(known.left);

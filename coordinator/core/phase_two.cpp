@@ -5,6 +5,7 @@
 
 #include "coordinator/core/impl.h"
 #include "protocol/check.h"
+#include "protocol/planted.h"
 
 namespace twofold::coordinator {
 
@@ -86,7 +87,8 @@ void Coordinator::Impl::answered(Transaction& txn, Branch& branch, const Acknowl
   const bool committing = branch.verb == Verb::commit;
   bool ended = event.code == Xa::ok || event.code == Xa::rdonly;
   // Nothing there is what a rollback wants. A commit needs to know why (rule 16).
-  if (!committing) ended = ended || event.code == Xa::er_nota || is_rollback(event.code);
+  if (!committing || TWOFOLD_PLANTED(nota_on_commit_is_done))
+    ended = ended || event.code == Xa::er_nota || is_rollback(event.code);
   if (ended) {
     branch_done(txn, branch);
     return finish_if_done(txn);
@@ -176,7 +178,10 @@ void Coordinator::Impl::finish_if_done(Transaction& txn) {
   switch (txn.phase) {
     case Phase::committing:
     case Phase::aborting:
-      if (all_done(txn)) finish(txn);
+      if (all_done(txn) || (TWOFOLD_PLANTED(ended_at_the_first_answer) &&
+                            txn.branches.front().state == BranchState::done)) {
+        finish(txn);
+      }
       return;
     case Phase::active:
     case Phase::intending:
@@ -227,7 +232,9 @@ void Coordinator::Impl::finish(Transaction& txn) {
 void Coordinator::Impl::purge() {
   if (purging_) return;
   TxnId limit = std::min(low_water(), newest());  // the newest issued id is never passed
-  if (const auto uncovered = clock_.lowest_uncovered()) limit = std::min(limit, *uncovered);
+  const bool heedless = TWOFOLD_PLANTED(floor_without_scans);
+  if (const auto uncovered = clock_.lowest_uncovered(); uncovered && !heedless)
+    limit = std::min(limit, *uncovered);
   auto record = outcomes_.purge(limit);
   if (!record) return;
   purging_ = true;

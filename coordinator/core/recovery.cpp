@@ -5,6 +5,7 @@
 
 #include "coordinator/core/impl.h"
 #include "protocol/check.h"
+#include "protocol/planted.h"
 
 namespace twofold::coordinator {
 
@@ -51,7 +52,9 @@ Coordinator::Impl::Impl(Options options, Epoch epoch, Recovered recovered, Time 
         {std::move(record.gtrid), std::move(record.request), false, std::move(record.bquals), {}});
   }
   for (CommitRecord& record : recovered.commits) recover(record, now);
-  for (IntentRecord& record : recovered.intents) recover(record, now);
+  for (IntentRecord& record : recovered.intents) {
+    if (!TWOFOLD_PLANTED(intent_presumed_aborted)) recover(record, now);
+  }
 }
 
 Transaction& Coordinator::Impl::recovered(TxnId id, std::string& gtrid, RequestRef& request,
@@ -175,6 +178,7 @@ void Coordinator::Impl::lost_session(Transaction& txn, Branch& branch) {
     case Phase::working:
     case Phase::preparing:
       if (branch.state == BranchState::prepared) return;
+      if (TWOFOLD_PLANTED(lost_link_ignored)) return;
       return abort(txn, Reason::lost, "the link to " + rm_name(branch) + " was lost: try again");
     case Phase::releasing:
       if (branch.state != BranchState::ending) return;

@@ -5,6 +5,7 @@
 
 #include "coordinator/core/impl.h"
 #include "protocol/check.h"
+#include "protocol/planted.h"
 
 namespace twofold::coordinator {
 
@@ -34,7 +35,7 @@ void Coordinator::Impl::on(InDoubtListed& event) {
   const std::uint64_t number = *std::exchange(rm.scan, std::nullopt);
   std::set<Xid> alarmed;
   for (const ListedBranch& listed : event.branches) consult(event.rm, listed, number, alarmed);
-  if (!event.complete) {
+  if (!event.complete && !TWOFOLD_PLANTED(failed_scan_taken_as_complete)) {
     rm.alarmed.merge(alarmed);
     rm.next_scan = now_ + pause(rm.scans_failed++);
     return;
@@ -89,6 +90,7 @@ void Coordinator::Impl::consult(RmId rm, const ListedBranch& listed, std::uint64
   const auto gtrid = of_this_node(xid);
   if (!gtrid) return;  // foreign
   if (!own_log(*gtrid)) {
+    if (TWOFOLD_PLANTED(other_log_presumed_aborted)) return end_orphan(rm, xid, Verb::rollback);
     return alarm_listed(rm, xid, alarmed, "belongs to another log of this node");
   }
   if (!recorded(*gtrid)) {
@@ -98,7 +100,10 @@ void Coordinator::Impl::consult(RmId rm, const ListedBranch& listed, std::uint64
   }
   if (!issued(*gtrid)) return alarm_listed(rm, xid, alarmed, "was never begun by this coordinator");
   const TxnId id = gtrid->txn_id();
-  if (Transaction* txn = live(id)) return consult_live(*txn, rm, listed, scan, alarmed);
+  Transaction* const txn = live(id);
+  const bool passed_over =
+      TWOFOLD_PLANTED(commit_records_not_consulted) && txn && txn->phase == Phase::committing;
+  if (txn && !passed_over) return consult_live(*txn, rm, listed, scan, alarmed);
   if (!listed.busy) consult_ended(*gtrid, rm, xid, alarmed);  // busy: the next scan tells
 }
 
@@ -128,7 +133,9 @@ void Coordinator::Impl::consult_live(Transaction& txn, RmId rm, const ListedBran
     case Phase::releasing:
     case Phase::deciding:
     case Phase::one_phase:
-    case Phase::resolving: return;  // undecided
+    case Phase::resolving:  // undecided
+      if (TWOFOLD_PLANTED(undecided_rolled_back)) end_orphan(rm, listed.xid, Verb::rollback);
+      return;
     case Phase::refusing:
     case Phase::aborting: return end(Verb::rollback);
     case Phase::committing:
@@ -200,7 +207,8 @@ void Coordinator::Impl::settle_unlisted(RmId rm, std::uint64_t scan) {
     const auto [txn, branch] = find(key);
     TWOFOLD_CHECK(txn);
     if (branch->state != BranchState::unsure || branch->verb == Verb::release) continue;
-    if (branch->since >= scan || branch->listed_by == scan) continue;
+    if (branch->since >= scan && !TWOFOLD_PLANTED(older_scan_settles)) continue;
+    if (branch->listed_by == scan) continue;
     // Asked again soon: it answered in this session, so it may be there without being prepared, and
     // such a branch is not listed.
     if (branch->retry_at) continue;
@@ -244,6 +252,10 @@ void Coordinator::Impl::on(OutcomeTold& event) {
       branch_done(*txn, *branch);
       return finish_if_done(*txn);
     case Evidence::none:
+      if (!resolving && TWOFOLD_PLANTED(heuristic_not_recorded)) {
+        branch_done(*txn, *branch);
+        return finish_if_done(*txn);
+      }
       if (!resolving) return end_heuristically(*txn, *branch, Xa::heurrb, false);
       branch_done(*txn, *branch);
       return abort(*txn, Reason::lost,
@@ -274,6 +286,9 @@ void Coordinator::Impl::on(OutcomeTold& event) {
 std::optional<Gtrid> Coordinator::Impl::of_this_node(const Xid& xid) const {
   if (xid.format_id != kFormatId) return std::nullopt;
   auto gtrid = Gtrid::decode(xid.gtrid);
+  if (TWOFOLD_PLANTED(node_matched_by_prefix) && gtrid && gtrid->node.starts_with(epoch_.node)) {
+    return gtrid;
+  }
   if (gtrid && gtrid->node != epoch_.node) gtrid.reset();
   return gtrid;
 }
@@ -292,6 +307,7 @@ bool Coordinator::Impl::own_log(const Gtrid& gtrid) const {
 // proves nothing.
 bool Coordinator::Impl::decision_may_be_lost(const Gtrid& gtrid) const {
   const FormerLog* former = former_log(gtrid);
+  if (TWOFOLD_PLANTED(restored_log_presumes_abort)) return false;
   return former && gtrid.epoch >= former->certain_below;
 }
 

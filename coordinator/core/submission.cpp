@@ -4,6 +4,7 @@
 
 #include "coordinator/core/impl.h"
 #include "protocol/check.h"
+#include "protocol/planted.h"
 
 namespace twofold::coordinator {
 
@@ -99,11 +100,12 @@ bool Coordinator::Impl::answer_known(const Submit& event, std::uint64_t hash) {
     if (txn.request.payload_hash != hash) return mismatch(), true;
     return join(txn, {event.requester, event.reply_at_end, true, std::nullopt}), true;
   }
-  if (const auto kept = outcomes_.find_request(event.request_id)) {
+  const auto kept = outcomes_.find_request(event.request_id);
+  if (kept && !TWOFOLD_PLANTED(request_run_twice)) {
     if (kept->second->request.payload_hash != hash) return mismatch(), true;
     return reply(event.requester, outcome_of(kept->first, *kept->second)), true;
   }
-  if (!outcomes_.expired(event.known)) return false;
+  if (!outcomes_.expired(event.known) || TWOFOLD_PLANTED(known_id_ignored)) return false;
   reply(event.requester,
         told(Verdict::expired, Reason::none,
              "request id \"" + event.request_id +
@@ -315,7 +317,8 @@ void Coordinator::Impl::on(Shutdown& event) {
   for (const auto& [id, txn] : live_) ids.push_back(id);
   for (const TxnId id : ids) {
     Transaction& txn = *live(id);
-    if (!undecided(txn)) continue;  // what becomes of it is no longer ours to say
+    const bool too_far = TWOFOLD_PLANTED(shutdown_after_persist) && txn.phase == Phase::deciding;
+    if (!undecided(txn) && !too_far) continue;  // what becomes of it is no longer ours to say
     abort(txn, Reason::shutdown, "the coordinator is shutting down: try again when it is back");
   }
   if (!event.final) return;

@@ -5,6 +5,7 @@
 
 #include "coordinator/core/impl.h"
 #include "protocol/check.h"
+#include "protocol/planted.h"
 
 namespace twofold::coordinator {
 
@@ -43,7 +44,9 @@ void Coordinator::Impl::intend(Transaction& txn) {
 
 void Coordinator::Impl::start_branches(Transaction& txn) {
   if (txn.branches.size() == 1 && options_.one_phase) {  // rule 5: first the intent, then anything
-    return intend(txn);
+    if (!TWOFOLD_PLANTED(one_phase_without_intent)) return intend(txn);
+    enter(txn, Phase::intending);
+    return intent_durable(txn);
   }
   deadlines_.emplace(txn.deadline, txn.id);
   enter(txn, options_.early_prepare ? Phase::preparing : Phase::working);
@@ -183,8 +186,11 @@ void Coordinator::Impl::check_answers(Transaction& txn) {
 void Coordinator::Impl::release_readers(Transaction& txn) {
   enter(txn, Phase::releasing);
   for (Branch& branch : txn.branches) {
-    if (branch.state == BranchState::read_only) end_branch(txn, branch, Verb::release);
+    if (branch.state != BranchState::read_only) continue;
+    end_branch(txn, branch, Verb::release);
+    if (TWOFOLD_PLANTED(release_not_awaited)) branch_done(txn, branch);
   }
+  if (TWOFOLD_PLANTED(release_not_awaited)) decide(txn);
 }
 
 void Coordinator::Impl::released(Transaction& txn, Branch& branch, const Acknowledged& event) {
@@ -212,7 +218,7 @@ void Coordinator::Impl::leave_undecided(Transaction& txn) {
 // Emitting this Persist is the point of no return (rule 4). The record names those that voted yes
 // and nobody else.
 void Coordinator::Impl::decide(Transaction& txn) {
-  leave_undecided(txn);
+  if (!TWOFOLD_PLANTED(timeout_after_persist)) leave_undecided(txn);
   enter(txn, Phase::deciding);
   CommitRecord record{txn.id, txn.gtrid, {}, txn.request};
   for (const Branch& branch : txn.branches) {
@@ -220,6 +226,16 @@ void Coordinator::Impl::decide(Transaction& txn) {
     record.branches.push_back({xid(txn, branch), branch.store_id});
   }
   persist(std::move(record), true, true, {Pending::Kind::decision, txn.id});
+  if (TWOFOLD_PLANTED(reply_before_durable)) {
+    txn.verdict = Verdict::committed;
+    tell(txn, false);
+    txn.verdict = Verdict::pending;
+  }
+  if (TWOFOLD_PLANTED(commit_before_durable)) {
+    for (Branch& branch : txn.branches) {
+      if (branch.state == BranchState::prepared) end_branch(txn, branch, Verb::commit);
+    }
+  }
 }
 
 // Rule 5: told without a record. The end record keeps later answers true; nothing waits for it.
@@ -268,7 +284,7 @@ void Coordinator::Impl::decided(Transaction& txn) {
   ++counts_.committed;
   txn.verdict = Verdict::committed;
   enter(txn, Phase::committing);
-  tell(txn, false);
+  tell(txn, TWOFOLD_PLANTED(told_ended_at_the_decision));
   for (Branch& branch : txn.branches) {
     if (branch.state == BranchState::prepared) end_branch(txn, branch, Verb::commit);
   }

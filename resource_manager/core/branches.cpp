@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "protocol/planted.h"
 #include "resource_manager/core/branches_impl.h"
 
 namespace twofold::resource_manager {
@@ -84,6 +85,9 @@ Branches::Impl::Impl(Options options, Recovered recovered, Time now)
     branch.started = branch.since = found.since;
     by_id_.emplace(branch.id, std::prev(node.branches.end()));
     by_gtrid_.emplace(branch.xid.gtrid, &branch);
+    if (TWOFOLD_PLANTED(shared_locks_not_retaken)) {
+      std::erase_if(found.locks, [](const auto& lock) { return lock.mode == LockMode::shared; });
+    }
     locks_.reinstate(branch.id, found.locks, now);
     branch.state = BranchState::prepared;
     ++counts_.prepared;
@@ -93,6 +97,9 @@ Branches::Impl::Impl(Options options, Recovered recovered, Time now)
 void Branches::Impl::step(Event event, Time now, std::vector<Effect>& effects) {
   now_ = now;
   effects_ = &effects;
+#ifdef TWOFOLD_PLANTED_BUGS
+  for (PersistCommit& commit : std::exchange(late_, {})) emit(std::move(commit));
+#endif
   expire();
   std::visit([this](auto& known) { on(std::move(known)); }, event);
   run_ready();
@@ -291,6 +298,7 @@ void Branches::Impl::vote(Branch& branch) {
   if (!branch.wrote && branch.read_only_vote) {
     set_state(branch, BranchState::read_only);
     ++counts_.read_only;
+    if (TWOFOLD_PLANTED(reader_releases_at_its_vote)) release_locks(branch);
     return answer_asked(branch, Xa::rdonly);
   }
   if (lacks_room(branch)) return vote_no_room(branch);
@@ -300,6 +308,7 @@ void Branches::Impl::vote(Branch& branch) {
   PersistPrepare prepare{branch.ticket, branch.id, branch.xid, locks_.locks_of(branch.id)};
   if (branch.interactive) normalise(prepare.locks);
   emit(std::move(prepare));
+  if (TWOFOLD_PLANTED(vote_before_durable)) answer_asked(branch, Xa::ok);
 }
 
 // What makes room must go on without it; how far is for the adapter to say, by Refused.
@@ -316,6 +325,7 @@ void Branches::Impl::prepared(Branch& branch) {
   set_state(branch, BranchState::prepared);
   branch.since = now_;
   ++counts_.voted_yes;
+  if (TWOFOLD_PLANTED(locks_freed_at_the_vote)) release_locks(branch);
   answer_asked(branch, Xa::ok);
 }
 
@@ -327,6 +337,12 @@ void Branches::Impl::commit_prepared(Branch& branch, bool awaited) {
   branch.ticket = make_ticket(branch.id, TicketKind::commit);
   emit(PersistCommit{branch.ticket, branch.id, branch.xid, false,
                      options_.early_release && !awaited});
+#ifdef TWOFOLD_PLANTED_BUGS
+  if (planted("unlocked_before_it_is_queued")) {
+    late_.push_back(std::get<PersistCommit>(effects_->back()));
+    effects_->pop_back();
+  }
+#endif
   if (options_.early_release) release_locks(branch);
 }
 
@@ -347,6 +363,7 @@ void Branches::Impl::commit_one_phase(Branch& branch) {
   set_state(branch, BranchState::committing);
   branch.ticket = make_ticket(branch.id, TicketKind::commit);
   emit(PersistCommit{branch.ticket, branch.id, branch.xid, true, false});
+  if (TWOFOLD_PLANTED(one_phase_releases_early)) release_locks(branch);
 }
 
 void Branches::Impl::committed(Branch& branch) {

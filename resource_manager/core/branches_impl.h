@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "protocol/check.h"
+#include "protocol/planted.h"
 #include "resource_manager/core/branch.h"
 
 namespace twofold::resource_manager {
@@ -176,7 +177,10 @@ class Branches::Impl {
   std::map<ConnectionId, std::set<BranchId>> clients_;  // which branches they have had a part in
   std::set<std::pair<Time, BranchId>> long_at_;         // when a wait has lasted kLongWait
   std::set<std::pair<Time, std::string>> fences_;       // of pending sessions, by node
-  std::vector<BranchId> ready_;                         // granted all their locks in this step
+#ifdef TWOFOLD_PLANTED_BUGS
+  std::vector<PersistCommit> late_;  // unlocked_before_it_is_queued
+#endif
+  std::vector<BranchId> ready_;  // granted all their locks in this step
   BranchId newest_branch_ = 0;
   std::uint64_t newest_node_ticket_ = 0;
   std::uint64_t newest_rollback_ = 0;  // the ticket of the newest that is not durable; 0: all are

@@ -5,6 +5,7 @@
 #include <unordered_map>
 
 #include "protocol/check.h"
+#include "protocol/planted.h"
 
 namespace twofold::resource_manager {
 
@@ -105,13 +106,14 @@ struct LockTable::Impl {
       lock_in(record, queue).mode = LockMode::exclusive;
     }
     Place place{{owner, request.mode, now}, upgrade};
-    const bool first = upgrade || queue.holders == queue.all.size();
+    const bool barges = TWOFOLD_PLANTED(barging_readers) && request.mode == LockMode::shared;
+    const bool first = upgrade || queue.holders == queue.all.size() || barges;
     if (first && grantable(queue, place)) {
       wait_us.record(0);
       if (upgrade) {
         queue.all[held].mode = LockMode::exclusive;
       } else {
-        queue.all.push_back(place);
+        queue.all.insert(queue.all.begin() + static_cast<std::ptrdiff_t>(queue.holders), place);
         ++queue.holders;
       }
       return true;

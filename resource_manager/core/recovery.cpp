@@ -1,6 +1,7 @@
 // What a coordinator asks in order to recover: scans, outcomes, and the low-water mark.
 #include <algorithm>
 
+#include "protocol/planted.h"
 #include "resource_manager/core/branches_impl.h"
 
 namespace twofold::resource_manager {
@@ -11,6 +12,7 @@ namespace {
 // current session itself is preparing or committing is not listed: that session waits for the
 // answer.
 bool listed(const Branch& branch) {
+  if (TWOFOLD_PLANTED(busy_not_listed) && branch.state != BranchState::prepared) return false;
   return branch.state == BranchState::prepared || branch.busy;
 }
 
@@ -37,7 +39,7 @@ void Branches::Impl::on(Recover event) {
     emit(AnswerFailure{node->waiting_scan->requester, "a newer scan was begun in this session"});
     node->waiting_scan.reset();
   }
-  if (newest_rollback_ == 0) {
+  if (newest_rollback_ == 0 || TWOFOLD_PLANTED(scan_before_rollbacks_durable)) {
     return begin_scan(*node, event.requester, event.batch, event.close);
   }
   node->waiting_scan = {event.requester, event.batch, event.close, newest_rollback_};
@@ -58,6 +60,14 @@ void Branches::Impl::begin_scan(Node& node, const Requester& requester, std::uin
   node.scan.emplace();
   for (const Branch& branch : node.branches) {
     if (listed(branch)) node.scan->xids.push_back(branch.xid);
+  }
+  if (TWOFOLD_PLANTED(node_matched_by_prefix)) {
+    for (const auto& [name, other] : nodes_) {
+      if (&other == &node || !name.starts_with(node.record.node)) continue;
+      for (const Branch& branch : other.branches) {
+        if (listed(branch)) node.scan->xids.push_back(branch.xid);
+      }
+    }
   }
   std::sort(node.scan->xids.begin(), node.scan->xids.end());
   tell_batch(node, requester, batch, close);

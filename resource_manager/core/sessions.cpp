@@ -1,6 +1,7 @@
 // Sessions (rules 2 and 15): one per coordinator's node, the newest; a newer one fences the older.
 #include <algorithm>
 
+#include "protocol/planted.h"
 #include "resource_manager/core/branches_impl.h"
 
 namespace twofold::resource_manager {
@@ -49,6 +50,7 @@ std::vector<FormerLog> former_logs(const NodeRecord& known, const std::vector<Lo
 }  // namespace
 
 const TxnId* mark_of(const NodeRecord& node, const Gtrid& gtrid) {
+  if (TWOFOLD_PLANTED(other_log_presumed_aborted)) return &node.low_water;
   if (gtrid.node != node.node) return nullptr;
   if (gtrid.log_id == node.log_id) return &node.low_water;
   const FormerLog* former = former_of(node, gtrid.log_id);

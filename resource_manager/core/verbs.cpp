@@ -1,5 +1,6 @@
 // X/Open's verbs, seen from the session they came in (XA C193 chapter 5). A verb in the wrong order
 // is answered XAER_PROTO and changes nothing.
+#include "protocol/planted.h"
 #include "resource_manager/core/branches_impl.h"
 
 namespace twofold::resource_manager {
@@ -58,7 +59,8 @@ std::optional<Branches::Impl::Target> Branches::Impl::known_target(const Request
   std::optional<Target> found = target(requester, xid);
   if (!found) return std::nullopt;
   if (!found->branch) {
-    answer(requester, Xa::er_nota, "no such branch here");
+    const bool only_read = TWOFOLD_PLANTED(unknown_branch_votes_read_only);
+    answer(requester, only_read ? Xa::rdonly : Xa::er_nota, "no such branch here");
     return std::nullopt;
   }
   if (found->branch->busy) {

@@ -301,8 +301,9 @@ void Application::told(std::uint64_t request, const Outcome& outcome) {
     const Settled& known = settled_.at(past_id_);
     const bool same = outcome.verdict == known.outcome.verdict &&
                       (outcome.gtrid == known.outcome.gtrid || outcome.gtrid.empty());
-    const bool forgotten =
-        outcome.verdict == Verdict::expired || outcome.verdict == Verdict::pending;
+    const bool forgotten = outcome.verdict == Verdict::expired ||
+                           outcome.verdict == Verdict::pending ||
+                           outcome.verdict == Verdict::unknown;
     if (!same && !forgotten && !world_.has_gone_back && outcome.verdict != Verdict::rejected) {
       world_.history.fault("request " + past_id_ + " was told " + describe(known.outcome) +
                                ", then " + describe(outcome) + " (rules 7 and 8)",
@@ -318,6 +319,11 @@ void Application::told(std::uint64_t request, const Outcome& outcome) {
       return enlist_next();
     }
     if (!current_->ending && !current_->gtrid.empty()) return finish(false);  // not enlisted
+    if (outcome.verdict == Verdict::committed) {
+      for (const auto& count : current_->counts) {
+        check_works(current_->gtrid, count.rm, count.items);
+      }
+    }
     return done();
   }
   switch (outcome.verdict) {
@@ -336,6 +342,9 @@ void Application::told(std::uint64_t request, const Outcome& outcome) {
     case Verdict::unknown: return done();
   }
   const bool final = outcome.verdict == Verdict::committed || outcome.reason == Reason::refused;
+  if (outcome.verdict == Verdict::committed) {
+    for (const auto& branch : current_->branches) check_works(outcome.gtrid, branch.rm, 1);
+  }
   if (outcome.reason == Reason::mismatch || outcome.reason == Reason::invalid) {
     world_.history.fault("a good submission was told " + describe(outcome), outcome.gtrid);
   }
@@ -346,6 +355,16 @@ void Application::told(std::uint64_t request, const Outcome& outcome) {
   if (final && wrote)
     settled_[current_->request_id] = {current_->known, outcome, current_->branches};
   done();
+}
+
+// What is committed is what was asked for (rule 10).
+void Application::check_works(const std::string& gtrid, const std::string& rm,
+                              std::uint64_t asked) {
+  const std::uint64_t done = world_.history.works(gtrid, rm);
+  if (done == asked || world_.history.excused(gtrid)) return;
+  world_.history.fault("is committed with " + std::to_string(done) + " works at " + rm +
+                           " instead of " + std::to_string(asked) + " (rule 10)",
+                       gtrid);
 }
 
 // ---- interactive --------------------------------------------------------------------------------

@@ -63,6 +63,7 @@ class Application final : public CoordinatorCaller {
   void make();
   std::string some_work();
   void ask_of_the_past();
+  void check_works(const std::string& gtrid, const std::string& rm, std::uint64_t asked);
 
   void enlist_next();
   void worked(bool ok, std::uint64_t items);

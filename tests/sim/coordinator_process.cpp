@@ -287,7 +287,7 @@ void CoordinatorProcess::died(bool power) {
 }
 
 void CoordinatorProcess::step(co::Event event) {
-  if (!alive() || crosses()) return;
+  if (!alive() || !world_.history.faults().empty() || crosses()) return;
   ++world_.tally.steps;
   world_.digested(event.index() + 100 * host_ +
                   static_cast<std::uint64_t>(world_.schedule.now().time_since_epoch().count()) *
@@ -318,6 +318,17 @@ rm::SessionRequested CoordinatorProcess::session() const {
   }
   for (const FormerLog& log : epoch_.former) request.former.push_back(log.id);
   return request;
+}
+
+// Rule 25.
+void CoordinatorProcess::shut_down() {
+  if (!alive()) return;
+  world_.disturbed = world_.schedule.now();
+  step(co::Shutdown{false});
+  after(std::chrono::milliseconds{20}, [this] {
+    step(co::Shutdown{true});
+    crash(false);
+  });
 }
 
 // ---- the log ------------------------------------------------------------------------------------

@@ -22,6 +22,7 @@ class CoordinatorProcess final : public Process {
   ~CoordinatorProcess() override;
 
   void boot() override;
+  void shut_down();  // in good order
 
   // What arrives over a connection, here.
   void hello(const std::shared_ptr<Connection>& connection, std::uint64_t client,

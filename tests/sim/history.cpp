@@ -83,6 +83,8 @@ void History::logged(const LogRecord& record) {
                 " (rule 7)",
             txn.gtrid);
     }
+  } else if (const auto* heuristic = std::get_if<HeuristicRecord>(&record)) {
+    of(heuristic->xid).reported = true;
   } else if (const auto* end = std::get_if<EndRecord>(&record)) {
     Transaction& txn = of(end->gtrid);
     for (const std::string& bqual : end->bquals) {
@@ -102,6 +104,20 @@ void History::started(const Xid& xid) {
     fault("a branch was created twice (rule 10)", xid.gtrid);
   }
   if (txn.commit) fault("a branch was created after the decision (rule 10)", xid.gtrid);
+}
+
+void History::ran(const Xid& xid) {
+  ++of(xid).works;
+}
+
+std::uint64_t History::works(const std::string& gtrid, const std::string& rm) const {
+  std::uint64_t sum = 0;
+  const auto found = transactions_.find(gtrid);
+  if (found == transactions_.end()) return 0;
+  for (const auto& [bqual, branch] : found->second.branches) {
+    if (Bqual::decode(bqual)->rm == rm) sum += branch.works;
+  }
+  return sum;
 }
 
 void History::read(const Xid& xid, const std::string& key, Writer version) {
@@ -203,6 +219,9 @@ void History::told(const Outcome& outcome) {
   }
   for (const auto& [bqual, branch] : txn.branches) {
     if (branch.no) fault("was told committed against a no vote (invariant 3)", txn.gtrid);
+    if (outcome.ended && txn.named.contains(bqual) && !branch.committed) {
+      fault("was told that it has ended, and a branch has not (rule 9)", txn.gtrid);
+    }
   }
   if (wrote && !txn.commit && !one_phase) {
     fault("was told committed before that was durable (rule 5)", txn.gtrid);
@@ -230,6 +249,12 @@ void History::judge() {
 
 void History::judge_atomicity() {
   for (const auto& [gtrid, txn] : transactions_) {
+    for (const auto& [bqual, branch] : txn.branches) {
+      const bool against = branch.by_hand && branch.rolled_back && txn.named.contains(bqual);
+      if (against && !branch.reported && !went_back(node_of(gtrid))) {
+        fault("a branch was rolled back by hand, and nothing says so (rule 17)", gtrid);
+      }
+    }
     if (excused(gtrid)) continue;
     for (const auto& [bqual, branch] : txn.branches) {
       const bool named = txn.named.contains(bqual);

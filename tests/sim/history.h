@@ -29,6 +29,7 @@ class History {
 
   // ---- what branches did
   void started(const Xid& xid);
+  void ran(const Xid& xid);  // one work, well
   void read(const Xid& xid, const std::string& key, Writer version);
   void voted(const Xid& xid, bool yes, bool read_only);
   void prepared(const Xid& xid);                 // durably
@@ -49,6 +50,7 @@ class History {
   void fault(std::string text, const std::string& gtrid = {});
 
   Writer writer(const std::string& gtrid);
+  std::uint64_t works(const std::string& gtrid, const std::string& rm) const;
   bool decided_commit(const std::string& gtrid) const;
   bool excused(const std::string& gtrid) const;  // its log went back, or an operator meddled
   bool went_back(const std::string& node) const { return went_back_.contains(node); }
@@ -62,7 +64,8 @@ class History {
   struct Branch {
     bool yes = false, read_only = false, no = false, prepared = false;
     bool commits = false, committed = false, one_phase = false, rolled_back = false;
-    bool by_hand = false;
+    bool by_hand = false, reported = false;
+    std::uint64_t works = 0;
   };
   struct Transaction {
     std::string gtrid;

@@ -44,12 +44,25 @@ void Connection::arrive(int from, Deliver& deliver) {
     held_[from].push_back(std::move(deliver));
     return;
   }
+  accept(from, deliver);
+}
+
+void Connection::accept(int from, Deliver& deliver) {
   if (open_[1 - from]) return deliver();
   // Nobody is there: the sender is told, if that arrives.
   if (!open_[from]) return;
   network_.schedule_.after(network_.random_.about(kUsual), [self = shared_from_this(), from] {
     if (!self->network_.blocked(self->hosts_[1 - from], self->hosts_[from])) self->lose(from);
   });
+}
+
+// A partition has ended: what it held comes before everything that was sent later.
+void Connection::release(int from) {
+  while (!held_[from].empty() && !network_.blocked(hosts_[from], hosts_[1 - from])) {
+    Deliver deliver = std::move(held_[from].front());
+    held_[from].pop_front();
+    accept(from, deliver);
+  }
 }
 
 void Connection::close(int end) {
@@ -117,9 +130,7 @@ void Network::unblock(Host from, Host to) {
   for (const auto& connection : std::vector(connections_)) {
     for (int end = 0; end < 2; ++end) {
       if (connection->hosts_[end] != from || connection->hosts_[1 - end] != to) continue;
-      for (Deliver& deliver : std::exchange(connection->held_[end], {})) {
-        connection->send(end, std::move(deliver));
-      }
+      schedule_.after(random_.about(kUsual), [connection, end] { connection->release(end); });
     }
   }
 }

@@ -29,6 +29,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
  private:
   friend class Network;
   void arrive(int from, Deliver& deliver);
+  void accept(int from, Deliver& deliver);
+  void release(int from);
   void lose(int end);  // told that it is over
   void fall_silent(int end);
 

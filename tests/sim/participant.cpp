@@ -60,6 +60,7 @@ rm::Recovered Participant::recovered() const {
 }
 
 void Participant::died(bool power) {
+  deadlocks_ += core_->counts().deadlocks;
   world_.network.listen(host_, nullptr);
   disk_.crash();
   for (auto& [id, peer] : peers_) drop(peer.connection, 1, power);
@@ -73,7 +74,7 @@ void Participant::died(bool power) {
 }
 
 void Participant::step(rm::Event event) {
-  if (!alive() || crosses()) return;
+  if (!alive() || !world_.history.faults().empty() || crosses()) return;
   ++world_.tally.steps;
   world_.digested(event.index() + 100 * host_ +
                   static_cast<std::uint64_t>(world_.schedule.now().time_since_epoch().count()) *
@@ -207,6 +208,7 @@ void Participant::ran(rm::BranchId branch, const std::string& work) {
     if (one.kind == 'w') pending.writes[one.key] = self;
   }
   told.wrote = !pending.writes.empty();
+  if (told.code == Xa::ok) world_.history.ran(pending.xid);
   if (told.code == Xa::rbintegrity) told.refusals.push_back({name_, 0, "c", "min", "", "", ""});
   step(std::move(told));
 }
@@ -397,6 +399,10 @@ void Participant::on(rm::ReportWaits& effect) {
 }
 
 void Participant::on(rm::Alarm&) {}
+
+std::uint64_t Participant::deadlocks() const {
+  return deadlocks_ + (alive() ? core_->counts().deadlocks : 0);
+}
 
 std::vector<std::string> Participant::leftovers() const {
   std::vector<std::string> left;

@@ -33,6 +33,7 @@ class Participant final : public Process {
   // An operator ends a prepared branch behind the core's back, while the process is down.
   bool end_by_hand();
   std::vector<std::string> leftovers() const;  // after the world has healed
+  std::uint64_t deadlocks() const;
 
  private:
   struct Prepared {
@@ -100,6 +101,7 @@ class Participant final : public Process {
 
   Image image_;
   std::uint64_t incarnation_ = 0;
+  std::uint64_t deadlocks_ = 0;  // of earlier lives
   Disk<Change> disk_;
   std::unique_ptr<rm::Branches> core_;
   std::map<rm::ConnectionId, Peer> peers_;

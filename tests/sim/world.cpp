@@ -11,10 +11,10 @@ namespace {
 // everything breaks at once shows little).
 struct Troubles {
   unsigned crash_coordinator = 0, crash_participant = 0, partition = 0, break_connection = 0;
-  unsigned disk = 0, by_hand = 0, restore = 0, lose_log = 0;
+  unsigned disk = 0, shutdown = 0, by_hand = 0, restore = 0, lose_log = 0;
   unsigned sum() const {
-    return crash_coordinator + crash_participant + partition + break_connection + disk + by_hand +
-           restore + lose_log;
+    return crash_coordinator + crash_participant + partition + break_connection + disk + shutdown +
+           by_hand + restore + lose_log;
   }
 };
 
@@ -71,6 +71,7 @@ World::World(std::uint64_t seed, bool traced) : seed_(seed), random_(seed) {
   troubles_.partition = some(20) + 3;
   troubles_.break_connection = some(30);
   troubles_.disk = some(15);
+  troubles_.shutdown = some(8);
   if (chance(10)) troubles_.by_hand = 10;
   if (chance(6)) troubles_.restore = 4;
   if (chance(4)) troubles_.lose_log = 3;
@@ -95,7 +96,7 @@ World::World(std::uint64_t seed, bool traced) : seed_(seed), random_(seed) {
   for (std::size_t i = 0; i < coordinators; ++i) {
     network_->silence_after(host, kCoordinatorSilence);
     coordinators_.push_back(std::make_unique<CoordinatorProcess>(
-        *world_, host++, i == 0 ? "main" : "other", options, all));
+        *world_, host++, i == 0 ? "main" : "main-2", options, all));
     coordinators_.back()->fail_scans = chance(30);
   }
   for (std::size_t i = 0; i < applications; ++i) {
@@ -182,6 +183,10 @@ void World::trouble() {
   if (is(troubles_.disk)) {
     auto all = processes();
     return disk_trouble(*all[random_.below(all.size())]);
+  }
+  if (is(troubles_.shutdown)) {
+    coordinator.shut_down();
+    return start_after(coordinator, std::chrono::milliseconds{20} + down);
   }
   if (is(troubles_.by_hand)) {
     participant.crash(false);
@@ -274,10 +279,14 @@ void World::heal() {
   for (Host from = 0; from < hosts_; ++from) {
     for (Host to = 0; to < hosts_; ++to) network_->unblock(from, to);
   }
-  for (Process* process : processes()) {
-    process->crash_at(0, false);
-    process->disk_trouble() = {};
-    if (!process->alive()) process->boot();
+  // A coordinator on an outdated log ends once more, and its operator says --restored.
+  for (int i = 0; i < 10; ++i) {
+    for (Process* process : processes()) {
+      process->crash_at(0, false);
+      process->disk_trouble() = {};
+      if (!process->alive()) process->boot();
+    }
+    run_until(schedule_.now() + std::chrono::milliseconds{20});
   }
   // Connections that are half open end by silence, transactions by their timeouts; then two scan
   // periods (invariant 5).
@@ -291,6 +300,12 @@ void World::check_end() {
   }
   for (auto& one : participants_) {
     for (std::string& left : one->leftovers()) history_.fault(std::move(left) + " (invariant 5)");
+  }
+  // Rule 12: what is submitted to one coordinator cannot deadlock.
+  if (coordinators_.size() == 1 && workload_.interactive == 0) {
+    for (auto& one : participants_) {
+      if (one->deadlocks() > 0) history_.fault(one->name() + " met a deadlock (rule 12)");
+    }
   }
   for (auto& one : applications_) {
     if (!one->idle()) history_.fault(one->waits_for() + " (invariant 5)");

@@ -1,0 +1,77 @@
+#include "tests/sim/planted.h"
+
+#include <algorithm>
+#include <array>
+
+namespace twofold {
+
+namespace {
+std::string_view on;  // empty: none
+}
+
+bool planted(std::string_view bug) {
+  return bug == on;
+}
+
+namespace sim {
+
+namespace {
+constexpr std::array kBugs{
+    PlantedBug{"restored_log_presumes_abort", 2, "a restored log presumes abort for all epochs", 0},
+    PlantedBug{"other_log_presumed_aborted", 2, "a branch of another log is rolled back", 0},
+    PlantedBug{"commit_before_durable", 4, "Commit is sent before the decision is durable", 0},
+    PlantedBug{"timeout_after_persist", 4, "a timeout aborts after Persist", 0},
+    PlantedBug{"vote_before_durable", 4, "a yes vote before the prepared record is durable", 0},
+    PlantedBug{"reply_before_durable", 5, "committed is told before the decision is durable", 0},
+    PlantedBug{"one_phase_without_intent", 5, "a one-phase commit without its intent", 0},
+    PlantedBug{"intent_presumed_aborted", 5, "after a crash an intent counts as aborted", 0},
+    PlantedBug{"ended_at_the_first_answer", 6, "a commit is forgotten before all have answered", 0},
+    PlantedBug{"floor_without_scans", 6, "outcomes are purged before all were scanned", 0},
+    PlantedBug{"scan_before_rollbacks_durable", 6, "a scan does not wait for unforced rollbacks",
+               0},
+    PlantedBug{"request_run_twice", 7, "a known request id is run again", 0},
+    PlantedBug{"known_id_ignored", 7, "a request older than the floor is run again", 0},
+    PlantedBug{"older_connection_not_fenced", 7, "a client's older connection is not ended", 0},
+    PlantedBug{"told_ended_at_the_decision", 9, "told that all has ended at the decision", 0},
+    PlantedBug{"unknown_branch_votes_read_only", 10, "Prepare of an unknown branch is voted for",
+               0},
+    PlantedBug{"lost_link_ignored", 11, "a link lost before the vote does not abort", 0},
+    PlantedBug{"release_not_awaited", 11, "commits before readers say that they held their locks",
+               0},
+    PlantedBug{"reader_releases_at_its_vote", 11, "a read-only voter releases its locks", 0},
+    PlantedBug{"shared_locks_not_retaken", 11, "a restart brings back exclusive locks only", 0},
+    PlantedBug{"barging_readers", 12, "readers pass waiting writers", 0},
+    PlantedBug{"locks_freed_at_the_vote", 13, "a prepared branch lets go of its locks", 0},
+    PlantedBug{"one_phase_releases_early", 13, "a one-phase commit releases before it is durable",
+               0},
+    PlantedBug{"unlocked_before_it_is_queued", 13, "locks go before the commit is queued", 0},
+    PlantedBug{"failed_scan_taken_as_complete", 14, "what a failed scan lacks is taken as absent",
+               0},
+    PlantedBug{"commit_records_not_consulted", 14, "a listed branch of a commit is rolled back", 0},
+    PlantedBug{"undecided_rolled_back", 14, "a listed branch of an undecided one is rolled back",
+               0},
+    PlantedBug{"node_matched_by_prefix", 14, "a node's branches are told by a prefix", 0},
+    PlantedBug{"older_scan_settles", 14, "a scan speaks of what was lost after it began", 0},
+    PlantedBug{"busy_not_listed", 15, "a branch with an older session's verb is not listed", 0},
+    PlantedBug{"nota_on_commit_is_done", 16, "XAER_NOTA on Commit is taken as done", 0},
+    PlantedBug{"heuristic_not_recorded", 17, "a heuristic result is not recorded", 0},
+    PlantedBug{"mark_passes_what_is_open", 18, "the low-water mark passes open transactions", 0},
+    PlantedBug{"refused_taken_as_written", 23, "Refused is taken as Durable", 0},
+    PlantedBug{"shutdown_after_persist", 25, "a shutdown aborts after Persist", 0},
+};
+}  // namespace
+
+std::span<const PlantedBug> planted_bugs() {
+  return kBugs;
+}
+
+bool plant(std::string_view name) {
+  const auto found =
+      std::find_if(kBugs.begin(), kBugs.end(), [&](const auto& bug) { return bug.name == name; });
+  if (found == kBugs.end()) return false;
+  on = found->name;
+  return true;
+}
+
+}  // namespace sim
+}  // namespace twofold
