@@ -178,7 +178,6 @@ void Coordinator::Impl::lost_session(Transaction& txn, Branch& branch) {
     case Phase::working:
     case Phase::preparing:
       if (branch.state == BranchState::prepared) return;
-      if (TWOFOLD_PLANTED(lost_link_ignored)) return;
       return abort(txn, Reason::lost, "the link to " + rm_name(branch) + " was lost: try again");
     case Phase::releasing:
       if (branch.state != BranchState::ending) return;

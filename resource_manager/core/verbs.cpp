@@ -59,8 +59,7 @@ std::optional<Branches::Impl::Target> Branches::Impl::known_target(const Request
   std::optional<Target> found = target(requester, xid);
   if (!found) return std::nullopt;
   if (!found->branch) {
-    const bool only_read = TWOFOLD_PLANTED(unknown_branch_votes_read_only);
-    answer(requester, only_read ? Xa::rdonly : Xa::er_nota, "no such branch here");
+    answer(requester, Xa::er_nota, "no such branch here");
     return std::nullopt;
   }
   if (found->branch->busy) {
@@ -166,7 +165,7 @@ bool Branches::Impl::may_vote(Branch& branch, const Requester& requester, std::s
   std::string text;
   if (incarnation != options_.incarnation) {
     text = "the resource manager was restarted since the branch began: retry the transaction";
-  } else if (work_items != branch.work_items) {
+  } else if (work_items != branch.work_items && !TWOFOLD_PLANTED(work_count_ignored)) {
     text = "asked to " + std::string{verb} + " " + std::to_string(work_items) +
            " work items, but " + std::to_string(branch.work_items) +
            " were done here: retry the transaction";

@@ -32,7 +32,7 @@ class Application::Talk final : public ParticipantCaller {
           connection_ = std::move(made);
           connection_->on_closed(0, [this] {
             connection_.reset();
-            over(false);
+            over(owner_.world_.random.chance(30));  // careless: as if nothing more had been asked
           });
           connection_->send(0, [to = &to_, connection = connection_, this] {
             to->client_hello(connection, this);
@@ -44,6 +44,8 @@ class Application::Talk final : public ParticipantCaller {
   void answered(std::uint64_t, const rm::Answer& answer) override {
     if (answer.code != Xa::ok) return over(false);
     if (ended_) return over(true);
+    if (joined_) ++answered_;
+    joined_ = true;
     if (done_ < works_.size()) {
       return send(rm::Execute{{}, xid_, 1, works_[done_++], {}, {}});
     }
@@ -65,7 +67,7 @@ class Application::Talk final : public ParticipantCaller {
     if (std::exchange(over_, true)) return;
     // Not from within its own callback.
     owner_.after(Duration{0}, [alive = std::weak_ptr(alive_), this, ok] {
-      if (!alive.expired()) owner_.worked(ok, works_.size());
+      if (!alive.expired()) owner_.worked(ok, answered_);
     });
   }
 
@@ -75,7 +77,8 @@ class Application::Talk final : public ParticipantCaller {
   const Xid xid_;
   const std::vector<std::string> works_;
   std::shared_ptr<Connection> connection_;
-  std::size_t done_ = 0;
+  std::size_t done_ = 0, answered_ = 0;
+  bool joined_ = false;
   std::uint64_t request_ = 0;
   bool ended_ = false, over_ = false;
 };
@@ -184,7 +187,7 @@ void Application::proceed() {
 
 void Application::next() {
   if (stopped_ || std::exchange(thinking_, true)) return;
-  after(world_.random.about(std::chrono::milliseconds{8}), [this] {
+  after(world_.random.about(workload_.pause), [this] {
     thinking_ = false;
     if (stopped_ || current_) return;
     if (!world_.calm && world_.random.chance(workload_.client_loss)) return vanish();
@@ -328,11 +331,17 @@ void Application::told(std::uint64_t request, const Outcome& outcome) {
   }
   switch (outcome.verdict) {
     case Verdict::committed: break;
-    case Verdict::not_found: return submit();
+    case Verdict::not_found:
+      if (!world_.random.chance(30)) return submit();
+      world_.history.gave_up(current_->request_id);  // as nothing has happened, nothing will
+      return done();
     case Verdict::aborted:
     case Verdict::rejected:
       if (!retryable(outcome.reason)) break;
-      if (current_->attempts > 5 || stopped_ || world_.random.chance(30)) return done();
+      if (current_->attempts > 5 || stopped_ || world_.random.chance(30)) {
+        world_.history.gave_up(current_->request_id);
+        return done();
+      }
       return after(world_.random.about(std::chrono::milliseconds{5}), [this] {
         if (!current_ || current_->interactive) return;
         if (welcome_) submit();

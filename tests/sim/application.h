@@ -17,6 +17,7 @@ struct Workload {
   unsigned interactive = 30, checks = 10, reads = 40;  // per cent
   std::size_t branches_max = 4;
   unsigned client_loss = 3;
+  Duration pause{8'000};  // between a client's transactions
 };
 
 class Application final : public CoordinatorCaller {

@@ -76,13 +76,7 @@ void History::logged(const LogRecord& record) {
     for (const auto& [bqual, branch] : txn.branches) {
       if (branch.no) fault("was decided commit against a no vote (invariant 3)", txn.gtrid);
     }
-    if (txn.request.empty() || excused(txn.gtrid)) return;
-    const auto [first, fresh] = requests_committed_.emplace(txn.request, txn.gtrid);
-    if (!fresh && first->second != txn.gtrid) {
-      fault("carries out request " + txn.request + " again, after " + id_of(first->second) +
-                " (rule 7)",
-            txn.gtrid);
-    }
+    carried_out(txn);
   } else if (const auto* heuristic = std::get_if<HeuristicRecord>(&record)) {
     of(heuristic->xid).reported = true;
   } else if (const auto* end = std::get_if<EndRecord>(&record)) {
@@ -94,6 +88,26 @@ void History::logged(const LogRecord& record) {
       fault("is recorded as ended, and a branch is not durably committed (rule 6)", txn.gtrid);
     }
   }
+}
+
+void History::carried_out(Transaction& txn) {
+  if (txn.request.empty() || excused(txn.gtrid)) return;
+  const auto [first, fresh] = requests_committed_.emplace(txn.request, txn.gtrid);
+  if (!fresh && first->second != txn.gtrid) {
+    fault("carries out request " + txn.request + " again, after " + id_of(first->second) +
+              " (rule 7)",
+          txn.gtrid);
+  }
+  if (given_up_.contains(txn.request)) {
+    fault("carries out request " + txn.request +
+              ", and its client had been told that nothing has "
+              "happened (rule 7)",
+          txn.gtrid);
+  }
+}
+
+void History::gave_up(const std::string& request) {
+  given_up_.insert(request);
 }
 
 // ---- branches -----------------------------------------------------------------------------------
@@ -159,11 +173,7 @@ void History::committed(const Xid& xid) {
   if (txn.told == Verdict::aborted && !excused(xid.gtrid)) {
     fault("committed in one phase after it was told aborted", xid.gtrid);
   }
-  if (txn.request.empty() || excused(xid.gtrid)) return;
-  const auto [first, fresh] = requests_committed_.emplace(txn.request, txn.gtrid);
-  if (!fresh && first->second != txn.gtrid) {
-    fault("carries out request " + txn.request + " again (rule 7)", xid.gtrid);
-  }
+  carried_out(txn);
 }
 
 void History::rolls_back(const Xid& xid) {

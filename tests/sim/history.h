@@ -43,7 +43,7 @@ class History {
 
   // ---- what clients were told
   void told(const Outcome& outcome);
-  void asked(const std::string& request, const std::string& payload);
+  void gave_up(const std::string& request);  // its client was told that nothing has happened
 
   // ---- at the end
   void judge();
@@ -82,6 +82,7 @@ class History {
   Branch& of(const Xid& xid) { return of(xid.gtrid).branches[xid.bqual]; }
   void judge_atomicity();
   void judge_order();
+  void carried_out(Transaction& txn);
   bool took_effect(const Transaction& txn) const;
   bool promised(const std::string& gtrid) const { return !silently_.contains(node_of(gtrid)); }
   static std::string node_of(const std::string& gtrid);
@@ -90,6 +91,7 @@ class History {
   std::vector<std::string> by_writer_{""};
   std::map<std::string, std::vector<Writer>> versions_;    // by "rm/key", oldest first
   std::map<std::string, std::string> requests_committed_;  // request → gtrid
+  std::set<std::string> given_up_;                         // requests
   std::set<std::string> went_back_;                        // nodes
   std::set<std::string> silently_;                         // those of them of which nobody said so
   std::set<std::string> ended_;                            // gtrids that were told for good

@@ -187,7 +187,7 @@ void Participant::on(rm::Run& effect) {
     pending.xid = effect.xid;
     world_.history.started(effect.xid);
   }
-  after(world_.random.about(Duration{400}),
+  after(world_.random.about(world_.work),
         [this, branch = effect.branch, work = std::move(effect.work)] { ran(branch, work); });
 }
 

@@ -48,8 +48,9 @@ struct Surroundings {
   Tally& tally;
   std::vector<std::string>* trace = nullptr;  // null: nobody reads it
   std::uint64_t digest = 14695981039346656037u;
-  bool calm = false;  // healed: nothing goes wrong any more
-  Time disturbed{};   // when something last went wrong
+  Duration work{400};  // of a branch, usually
+  bool calm = false;   // healed: nothing goes wrong any more
+  Time disturbed{};    // when something last went wrong
   bool has_by_hand = false;
   bool has_gone_back = false;
 

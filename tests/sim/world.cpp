@@ -56,7 +56,7 @@ class World {
 World::World(std::uint64_t seed, bool traced) : seed_(seed), random_(seed) {
   const std::size_t participants = chance(15) ? 5 + random_.below(4) : 2 + random_.below(3);
   const std::size_t coordinators = chance(30) ? 2 : 1;
-  const std::size_t applications = 2 + random_.below(4);
+  const std::size_t applications = 2 + random_.below(chance(30) ? 8 : 4);
   hosts_ = participants + coordinators + applications;
   network_ = std::make_unique<Network>(schedule_, random_, hosts_);
   world_ =
@@ -73,10 +73,12 @@ World::World(std::uint64_t seed, bool traced) : seed_(seed), random_(seed) {
   troubles_.disk = some(15);
   troubles_.shutdown = some(8);
   if (chance(10)) troubles_.by_hand = 10;
-  if (chance(6)) troubles_.restore = 4;
+  if (chance(8)) troubles_.restore = 10;
   if (chance(4)) troubles_.lose_log = 3;
 
   workload_.keys = 1 + random_.below(6);
+  if (chance(30)) workload_.pause = std::chrono::milliseconds{1};
+  if (chance(25)) world_->work = std::chrono::milliseconds{1 + random_.below(15)};
   workload_.interactive = chance(70) ? static_cast<unsigned>(random_.below(60)) : 0;
   workload_.reads = static_cast<unsigned>(random_.below(70));
   workload_.checks = static_cast<unsigned>(random_.below(20));
@@ -111,7 +113,8 @@ co::Options World::coordinator_options() {
   co::Options options;
   options.timeout_default = kTransactionTimeout;
   options.timeout_max = 2 * kTransactionTimeout;
-  options.scan_period = kScanPeriod;
+  options.scan_period =
+      chance(60) ? kScanPeriod : std::chrono::milliseconds{15 + random_.below(80)};
   options.mark_period = std::chrono::milliseconds{20 + random_.below(60)};
   options.retry_first = std::chrono::milliseconds{5};
   options.retry_max = std::chrono::milliseconds{40};
@@ -303,6 +306,7 @@ void World::check_end() {
   }
   // Rule 12: what is submitted to one coordinator cannot deadlock.
   if (coordinators_.size() == 1 && workload_.interactive == 0) {
+    if (tally_.deadlocks > 0) history_.fault("a deadlock across participants (rule 12)");
     for (auto& one : participants_) {
       if (one->deadlocks() > 0) history_.fault(one->name() + " met a deadlock (rule 12)");
     }
