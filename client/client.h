@@ -34,24 +34,12 @@
 #include <string>
 #include <vector>
 
+#include "client/transaction.h"
 #include "protocol/connection.h"
 #include "protocol/operation.h"
 #include "protocol/outcome.h"
 
 namespace twofold::client {
-
-struct Branch {
-  std::string rm;
-  Work work;
-};
-
-struct Transaction {
-  std::string request_id;  // 1 to 128 bytes; empty: the client makes one
-  std::vector<Branch> branches;
-  std::chrono::milliseconds timeout{0};  // 0: the coordinator's default
-  bool wait_for_end = false;             // reply when every branch has finished (rule 9)
-  TxnId known;                           // {0,0}: what this client knows now (rule 7)
-};
 
 struct Options {
   Address coordinator;

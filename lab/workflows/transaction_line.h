@@ -5,14 +5,15 @@
 //
 // request_id and timeout_ms may be missing. Of an operation, "op" is its name and every other
 // member a named argument, in the order given. Numbers are 64-bit integers. A member that is not
-// known is an error, since a misspelt one must not be ignored, and so is one given twice. Pure.
+// known is an error, since a misspelt one must not be ignored, and so is one given twice, and work
+// that no participant could read (protocol/operation.h's limits). Pure.
 #pragma once
 
 #include <boost/json/object.hpp>
 #include <string>
 #include <string_view>
 
-#include "client/client.h"
+#include "client/transaction.h"
 #include "protocol/result.h"
 
 namespace twofold::lab {
