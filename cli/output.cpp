@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <ctime>
 
+#include "protocol/utf8.h"
 #include "protocol/xid.h"
 
 namespace twofold::cli {
@@ -48,18 +49,7 @@ Table::Table(std::vector<std::string> header, std::vector<bool> right)
 // Control characters in data must not reach the terminal as such.
 void Table::add(std::vector<std::string> row) {
   row.resize(header_.size());
-  for (std::string& cell : row) {
-    std::string shown;
-    for (const char c : cell) {
-      const auto byte = static_cast<unsigned char>(c);
-      if (byte < 0x20 || byte == 0x7f) {
-        shown += fmt::format("\\x{:02x}", byte);
-      } else {
-        shown += c;
-      }
-    }
-    cell = std::move(shown);
-  }
+  for (std::string& cell : row) cell = printable(cell);
   rows_.push_back(std::move(row));
 }
 

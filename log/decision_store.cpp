@@ -349,7 +349,7 @@ Result<LogInfo> LmdbDecisionStore::init(const fs::path& directory, const std::st
                                         std::uint64_t map_bytes) {
   if (!valid_node(node)) {
     return Error{Fault::invalid, "a node's name has 1 to " + std::to_string(kNodeBytesMax) +
-                                     " bytes of UTF-8 without spaces, not \"" + node + "\""};
+                                     " bytes of UTF-8 without spaces, not \"" + shown(node) + "\""};
   }
   auto environment = new_environment(directory, {map_bytes, log_table_names()});
   if (!environment) {

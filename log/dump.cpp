@@ -4,6 +4,7 @@
 #include <ctime>
 
 #include "log/inspect.h"
+#include "protocol/utf8.h"
 
 namespace twofold {
 namespace {
@@ -12,32 +13,6 @@ namespace json = boost::json;
 
 std::string hex(std::uint64_t number) {
   return fmt::format("{:016x}", number);
-}
-
-// JSON text must be UTF-8, and a terminal wants no control characters: everything else is escaped.
-std::string printable(std::string_view bytes) {
-  std::string out;
-  for (std::size_t i = 0; i < bytes.size();) {
-    const auto lead = static_cast<unsigned char>(bytes[i]);
-    const std::size_t length = lead < 0x80       ? 1
-                               : lead >> 5 == 6  ? 2
-                               : lead >> 4 == 14 ? 3
-                               : lead >> 3 == 30 ? 4
-                                                 : 0;
-    bool good = length != 0 && i + length <= bytes.size() && lead >= 0x20 && lead != 0x7f &&
-                lead != 0xc0 && lead != 0xc1 && lead < 0xf5;
-    for (std::size_t k = 1; good && k < length; ++k) {
-      good = (static_cast<unsigned char>(bytes[i + k]) & 0xc0) == 0x80;
-    }
-    if (good) {
-      out += bytes.substr(i, length);
-      i += length;
-    } else {
-      out += fmt::format("\\x{:02x}", lead);
-      ++i;
-    }
-  }
-  return out;
 }
 
 std::string rm_name(std::string_view bqual) {

@@ -1,11 +1,12 @@
 #include <charconv>
 
 #include "protocol/connection.h"
+#include "protocol/utf8.h"
 
 namespace twofold {
 
 Result<Address> parse_address(std::string_view text) {
-  const Error invalid{Fault::invalid, "'" + std::string(text.substr(0, 200)) +
+  const Error invalid{Fault::invalid, "'" + shown(text) +
                                           "' is no address: write HOST:PORT, as in 127.0.0.1:7400 "
                                           "or [::1]:7400"};
   const std::size_t colon = text.rfind(':');

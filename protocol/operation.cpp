@@ -116,11 +116,12 @@ std::string decode_operation(wire::Operation& in, Operation& out) {
   out.arguments.reserve(static_cast<std::size_t>(in.arguments_size()));
   for (wire::Argument& argument : *in.mutable_arguments()) {
     if (argument.name().empty()) return "an argument has no name";
-    if (out.find(argument.name())) return "argument '" + argument.name() + "' is given twice";
+    if (out.find(argument.name()))
+      return "argument '" + shown(argument.name()) + "' is given twice";
     auto& [name, value] = out.arguments.emplace_back();
     name = std::move(*argument.mutable_name());
     std::string wrong = decode_value(*argument.mutable_value(), kListDepthMax, value);
-    if (!wrong.empty()) return "argument '" + name + "': " + wrong;
+    if (!wrong.empty()) return "argument '" + shown(name) + "': " + wrong;
   }
   return {};
 }
@@ -151,10 +152,10 @@ std::string find_not_utf8(const Work& work) {
     const Operation& operation = work[i];
     std::string where = "operation " + std::to_string(i);
     if (!is_utf8(operation.name)) return "the name of " + where;
-    where += " (" + operation.name + ")";
+    where += " (" + shown(operation.name) + ")";
     for (const auto& [name, value] : operation.arguments) {
       if (!is_utf8(name)) return "the name of an argument of " + where;
-      if (!texts_are_utf8(value)) return "the value of argument '" + name + "' of " + where;
+      if (!texts_are_utf8(value)) return "the value of argument '" + shown(name) + "' of " + where;
     }
   }
   return {};
@@ -197,7 +198,7 @@ Result<Work> decode_work(std::string_view bytes) {
     wire::Operation& operation = *message.mutable_operations(static_cast<int>(i));
     std::string wrong = decode_operation(operation, work[i]);
     if (!wrong.empty()) {
-      return Error{Fault::invalid, "operation " + std::to_string(i) + " (" + work[i].name +
+      return Error{Fault::invalid, "operation " + std::to_string(i) + " (" + shown(work[i].name) +
                                        ") cannot be understood: " + wrong};
     }
   }

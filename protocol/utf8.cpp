@@ -2,22 +2,39 @@
 
 namespace twofold {
 
-bool is_utf8(std::string_view text) {
+namespace {
+
+// Bytes of the character that begins `text`, which is not empty; 0: none does.
+std::size_t character_bytes(std::string_view text) {
   const auto* at = reinterpret_cast<const unsigned char*>(text.data());
-  const auto* end = at + text.size();
-  while (at < end) {
-    const unsigned char lead = *at++;
-    if (lead < 0x80) continue;
-    const int more = lead >= 0xf0 ? 3 : lead >= 0xe0 ? 2 : 1;
-    if (lead < 0xc2 || lead > 0xf4 || end - at < more) return false;
-    // The second byte's range keeps out overlong forms, surrogates and what lies beyond U+10FFFF.
-    const unsigned char low = lead == 0xe0 ? 0xa0 : lead == 0xf0 ? 0x90 : 0x80;
-    const unsigned char high = lead == 0xed ? 0x9f : lead == 0xf4 ? 0x8f : 0xbf;
-    if (*at < low || *at > high) return false;
-    for (int i = 1; i < more; ++i) {
-      if ((at[i] & 0xc0) != 0x80) return false;
-    }
-    at += more;
+  const unsigned char lead = at[0];
+  if (lead < 0x80) return 1;
+  const std::size_t bytes = lead >= 0xf0 ? 4 : lead >= 0xe0 ? 3 : 2;
+  if (lead < 0xc2 || lead > 0xf4 || text.size() < bytes) return 0;
+  // The second byte's range keeps out overlong forms, surrogates and what lies beyond U+10FFFF.
+  const unsigned char low = lead == 0xe0 ? 0xa0 : lead == 0xf0 ? 0x90 : 0x80;
+  const unsigned char high = lead == 0xed ? 0x9f : lead == 0xf4 ? 0x8f : 0xbf;
+  if (at[1] < low || at[1] > high) return 0;
+  for (std::size_t i = 2; i < bytes; ++i) {
+    if ((at[i] & 0xc0) != 0x80) return 0;
+  }
+  return bytes;
+}
+
+// Unicode's category Cc: U+0000 to U+001F, and U+007F to U+009F.
+bool is_control(std::string_view character) {
+  const auto lead = static_cast<unsigned char>(character[0]);
+  if (character.size() == 2) return lead == 0xc2 && static_cast<unsigned char>(character[1]) < 0xa0;
+  return lead < 0x20 || lead == 0x7f;
+}
+
+}  // namespace
+
+bool is_utf8(std::string_view text) {
+  while (!text.empty()) {
+    const std::size_t bytes = character_bytes(text);
+    if (bytes == 0) return false;
+    text.remove_prefix(bytes);
   }
   return true;
 }
@@ -28,6 +45,32 @@ std::string_view utf8_prefix(std::string_view text, std::size_t bytes_max) {
     --bytes_max;
   }
   return text.substr(0, bytes_max);
+}
+
+std::string printable(std::string_view text) {
+  constexpr std::string_view kHex = "0123456789abcdef";
+  std::string out;
+  out.reserve(text.size());
+  while (!text.empty()) {
+    const std::size_t bytes = character_bytes(text);
+    const std::string_view next = text.substr(0, bytes == 0 ? 1 : bytes);
+    if (bytes != 0 && !is_control(next)) {
+      out += next;
+    } else {
+      for (const char c : next) {
+        const auto byte = static_cast<unsigned char>(c);
+        out += {'\\', 'x', kHex[byte >> 4], kHex[byte & 15]};
+      }
+    }
+    text.remove_prefix(next.size());
+  }
+  return out;
+}
+
+std::string shown(std::string_view given) {
+  constexpr std::size_t kShownBytesMax = 200;
+  if (given.size() <= kShownBytesMax) return printable(given);
+  return printable(utf8_prefix(given, kShownBytesMax)) + "…";
 }
 
 }  // namespace twofold

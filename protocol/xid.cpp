@@ -4,6 +4,7 @@
 #include <charconv>
 
 #include "protocol/check.h"
+#include "protocol/utf8.h"
 
 namespace twofold {
 namespace {
@@ -44,15 +45,6 @@ std::optional<Number> parse_decimal(std::string_view text) {
   const auto parsed = std::from_chars(text.data(), end, value);
   if (parsed.ec != std::errc() || parsed.ptr != end) return std::nullopt;
   return value;
-}
-
-// For messages: what was given, cut and with nothing that could spoil a terminal.
-std::string shown(std::string_view text) {
-  constexpr std::size_t kShownMax = 200;
-  std::string out;
-  for (const char c : text.substr(0, kShownMax)) out.push_back(c >= ' ' && c <= '~' ? c : '?');
-  if (text.size() > kShownMax) out += "...";
-  return out;
 }
 
 Error invalid(std::string message) {

@@ -7,6 +7,8 @@
 #include <charconv>
 #include <cstdio>
 
+#include "protocol/utf8.h"
+
 namespace twofold {
 namespace {
 
@@ -14,7 +16,7 @@ constexpr std::string_view kBefore = "before:";
 constexpr std::string_view kAfter = "after:";
 
 Error invalid(std::string_view text, const std::string& what) {
-  return {Fault::invalid, "crash point \"" + std::string(text) + "\": " + what};
+  return {Fault::invalid, "crash point \"" + shown(text) + "\": " + what};
 }
 
 std::string join(const std::vector<std::string_view>& names) {
@@ -63,8 +65,8 @@ Result<CrashPoint> CrashPoint::parse(std::string_view text,
     }
   }
   if (std::find(names.begin(), names.end(), rest) == names.end()) {
-    return invalid(text, "this program crosses no \"" + std::string(rest) +
-                             "\"; choose out of: " + join(names));
+    return invalid(
+        text, "this program crosses no \"" + shown(rest) + "\"; choose out of: " + join(names));
   }
   point.text_ = text;
   point.name_ = rest;

@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "protocol/utf8.h"
+
 namespace twofold::lab {
 namespace {
 
@@ -108,8 +110,8 @@ Result<json::value> parse_json_text(std::string_view text) {
   const auto used = parser.write_some(false, text.data(), text.size(), failed);
   if (!failed && used < text.size()) failed = json::error::extra_data;
   if (parser.handler().found_twice()) {
-    return Error{Fault::invalid, json::serialize(json::string(parser.handler().twice())) +
-                                     " is given twice in one object: which one counts?"};
+    return Error{Fault::invalid, "\"" + shown(parser.handler().twice()) +
+                                     "\" is given twice in one object: which one counts?"};
   }
   if (failed) {
     return Error{Fault::invalid, "not valid JSON in UTF-8 (" + failed.message() + ")"};

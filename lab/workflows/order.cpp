@@ -6,6 +6,7 @@
 
 #include "lab/workflows/json_text.h"
 #include "lab/workflows/transaction_line.h"
+#include "protocol/utf8.h"
 
 namespace twofold::lab {
 namespace {
@@ -71,7 +72,7 @@ Result<std::map<std::string, std::int64_t>> read_amounts(const json::object& wor
     const auto* amount = entry.value().if_int64();
     const std::string key(entry.key());
     if (!amount || *amount < 0 || key.empty() || key.size() > kOrderIdBytesMax) {
-      return Error{Fault::invalid, std::string(member) + " \"" + key +
+      return Error{Fault::invalid, std::string(member) + " \"" + shown(key) +
                                        "\": a name of 1 to 64 bytes and an amount that is a 64-bit "
                                        "integer, not negative, is needed"};
     }
