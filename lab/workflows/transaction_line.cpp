@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "lab/workflows/json_text.h"
+#include "protocol/utf8.h"
 
 namespace twofold::lab {
 namespace {
@@ -18,14 +19,16 @@ Error invalid(const std::string& where, const std::string& what) {
 }
 
 std::string member_of(const std::string& where, std::string_view member) {
-  return where.empty() ? std::string(member) : where + "." + std::string(member);
+  return where.empty() ? shown(member) : where + "." + shown(member);
 }
 
 std::string element_of(const std::string& where, std::size_t index) {
   return where + "[" + std::to_string(index) + "]";
 }
 
-Result<Value> parse_value(const json::value& value, const std::string& where) {
+// `depth`: lists that it may still nest.
+Result<Value> parse_value(const json::value& value, const std::string& where,
+                          std::size_t depth = kListDepthMax) {
   switch (value.kind()) {
     case json::kind::null: return Value{};
     case json::kind::bool_: return Value{value.get_bool()};
@@ -45,10 +48,13 @@ Result<Value> parse_value(const json::value& value, const std::string& where) {
                      "or a list");
     case json::kind::array: break;
   }
+  if (depth == 0) {
+    return invalid(where, "lists nest deeper than " + std::to_string(kListDepthMax));
+  }
   List list;
   list.reserve(value.get_array().size());
   for (const auto& element : value.get_array()) {
-    auto parsed = parse_value(element, element_of(where, list.size()));
+    auto parsed = parse_value(element, element_of(where, list.size()), depth - 1);
     if (!parsed) return parsed.error();
     list.push_back(std::move(*parsed));
   }
@@ -67,6 +73,10 @@ Result<Operation> parse_operation(const json::value& value, const std::string& w
       if (!name || name->empty()) return invalid(place, "names the operation, as a text");
       operation.name.assign(name->data(), name->size());
       continue;
+    }
+    if (key.empty()) return invalid(where, "an argument has no name");
+    if (operation.arguments.size() == kArgumentsMax) {
+      return invalid(where, "more than " + std::to_string(kArgumentsMax) + " arguments");
     }
     auto argument = parse_value(member.value(), place);
     if (!argument) return argument.error();
@@ -176,7 +186,7 @@ Result<client::Transaction> parse_transaction_line(std::string_view line) {
       transaction.branches = std::move(*branches);
     } else {
       return invalid(
-          std::string(key),
+          shown({key.data(), key.size()}),
           "is not known here: a line has \"request_id\", \"timeout_ms\" and \"branches\"");
     }
   }

@@ -6,6 +6,7 @@
 namespace twofold::lab {
 namespace {
 
+using testing::AllOf;
 using testing::HasSubstr;
 using testing::StartsWith;
 
@@ -116,6 +117,35 @@ TEST(TransactionLine, RefusesWhatIsNotTextInUtf8) {
   EXPECT_THAT(fault_in_argument("\"\xc3\""), StartsWith("not valid JSON"));
   EXPECT_THAT(fault_in_argument("\"\\ud800\""), StartsWith("not valid JSON"));
   EXPECT_THAT(fault_in_argument(std::string("\"a\0b\"", 5)), StartsWith("not valid JSON"));
+}
+
+// What no participant could read is refused here, before anything is sent.
+TEST(TransactionLine, KeepsTheLimitsOfWork) {
+  const auto with_arguments = [](std::size_t count) {
+    std::string operation = R"({"op":"put")";
+    for (std::size_t i = 0; i < count; ++i) operation += ",\"a" + std::to_string(i) + "\":1";
+    return R"({"branches":[{"rm":"a","work":[)" + operation + "}]}]}";
+  };
+  EXPECT_EQ(fault_in(with_arguments(kArgumentsMax)), "accepted");
+  EXPECT_EQ(fault_in(with_arguments(kArgumentsMax + 1)),
+            "branches[0].work[0]: more than 64 arguments");
+  const auto nested = [](std::size_t depth) {
+    return std::string(depth, '[') + "1" + std::string(depth, ']');
+  };
+  EXPECT_EQ(fault_in_argument(nested(kListDepthMax)), "accepted");
+  EXPECT_THAT(
+      fault_in_argument(nested(kListDepthMax + 1)),
+      AllOf(StartsWith("branches[0].work[0].value[0]"), HasSubstr(": lists nest deeper than 16")));
+  EXPECT_EQ(fault_in(R"({"branches":[{"rm":"a","work":[{"op":"get","":"k"}]}]})"),
+            "branches[0].work[0]: an argument has no name");
+}
+
+TEST(TransactionLine, QuotesNothingThatSpoilsATerminal) {
+  EXPECT_THAT(fault_in(R"({"\u001b[2J":1})"), StartsWith("\\x1b[2J: is not known here"));
+  EXPECT_THAT(fault_in(R"({"branches":[{"rm":"a","work":[{"op":"put","a\nb":{}}]}]})"),
+              StartsWith("branches[0].work[0].a\\x0ab: an object"));
+  EXPECT_THAT(fault_in(R"({"\u0007":1,"\u0007":2})"), StartsWith("\"\\x07\" is given twice"));
+  EXPECT_LT(fault_in("{\"" + std::string(100'000, 'k') + "\":1}").size(), 400U);
 }
 
 TEST(TransactionLine, BlankMeansOnlySpace) {
