@@ -14,6 +14,7 @@
 #include <utility>
 #include <variant>
 
+#include "protocol/utf8.h"
 #include "protocol/xid.h"
 
 namespace twofold {
@@ -141,20 +142,29 @@ struct Assign {
   }
   Problem operator()(std::string Section::*member) const {
     const auto value = node.value_exact<std::string>();
-    if (!value || !within(value->size())) return wrong(text());
+    if (!value || !usable(*value)) return wrong(text());
     section.*member = *value;
     return {};
   }
   Problem operator()(fs::path Section::*member) const {
     const auto value = node.value_exact<std::string>();
-    if (!value || !within(value->size())) return wrong(text());
-    section.*member = (fs::absolute(file).parent_path() / *value).lexically_normal();
+    if (!value || !usable(*value)) return wrong(text());
+    fs::path path = (fs::absolute(file).parent_path() / *value).lexically_normal();
+    // As it will be written by to_toml().
+    if (!within(path.native().size())) return wrong(text() + ", counted from the root");
+    section.*member = std::move(path);
     return {};
   }
 
  private:
   bool within(std::uint64_t value) const { return value >= option.min && value <= option.max; }
-  std::string text() const { return "a text of " + range(option.min, option.max) + " bytes"; }
+  // The operating system would take a name up to its first NUL for the whole.
+  bool usable(const std::string& text) const {
+    return within(text.size()) && text.find('\0') == std::string::npos;
+  }
+  std::string text() const {
+    return "a text of " + range(option.min, option.max) + " bytes without NUL";
+  }
   Error wrong(const std::string& allowed) const {
     return fault(file, node.source(), std::string(option.key) + " must be " + allowed);
   }
@@ -167,7 +177,7 @@ Problem unknown_key(const toml::key& key, const std::string& table,
   for (const auto& option : options) choices.append(choices.empty() ? "" : ", ").append(option.key);
   return fault(
       file, key.source(),
-      "unknown option \"" + std::string(key.str()) + "\" in " + table + "; there are: " + choices);
+      "unknown option \"" + shown(key.str()) + "\" in " + table + "; there are: " + choices);
 }
 
 template <class Section>
@@ -220,15 +230,16 @@ Problem read_resource_manager(const toml::node& node, const fs::path& file,
   }
   for (const auto& other : known) {
     if (other.name == rm.name) {
-      return fault(
-          file, table->source(),
-          "there are two resource managers named \"" + rm.name + "\"; give each a name of its own");
+      return fault(file, table->source(),
+                   "there are two resource managers named \"" + shown(rm.name) +
+                       "\"; give each a name of its own");
     }
     // Port 0 stands for one that `twofold up` chooses.
     if (other.address == rm.address && !rm.address.ends_with(":0")) {
       return fault(file, table->source(),
-                   "\"" + other.name + "\" and \"" + rm.name + "\" have the same address " +
-                       rm.address + "; give each one of its own");
+                   "\"" + shown(other.name) + "\" and \"" + shown(rm.name) +
+                       "\" have the same address " + shown(rm.address) +
+                       "; give each one of its own");
     }
   }
   known.push_back(std::move(rm));
@@ -249,7 +260,7 @@ Problem read_document(const toml::table& document, const fs::path& file, Configu
       }
     } else {
       return fault(file, key.source(),
-                   "unknown table \"" + std::string(key.str()) +
+                   "unknown table \"" + shown(key.str()) +
                        "\"; there are: [coordinator], [[resource_manager]]");
     }
   }
@@ -264,11 +275,15 @@ void write_section(const Section& section, std::span<const Option<Section>> opti
     std::ostream& out;
     void operator()(std::uint64_t Section::*member) const { out << section.*member; }
     void operator()(bool Section::*member) const { out << (section.*member ? "true" : "false"); }
-    void operator()(std::string Section::*member) const {
-      out << toml::value<std::string>{section.*member};
-    }
-    void operator()(fs::path Section::*member) const {
-      out << toml::value<std::string>{(section.*member).string()};
+    void operator()(std::string Section::*member) const { write(section.*member); }
+    void operator()(fs::path Section::*member) const { write((section.*member).string()); }
+    // In double quotes, with escapes: the other ways to write a text lose its line breaks.
+    void write(const std::string& text) const {
+      constexpr auto kOtherWays =
+          toml::format_flags::allow_literal_strings | toml::format_flags::allow_multi_line_strings;
+      using Formatter = toml::toml_formatter;
+      const toml::value<std::string> value{text};
+      out << Formatter{value, Formatter::default_flags & ~kOtherWays};
     }
   };
   for (const auto& option : options) {
@@ -288,7 +303,7 @@ Result<Configuration> parse_configuration(std::string_view text, const fs::path&
     const toml::table document = toml::parse(text, file.string());
     if (auto wrong = read_document(document, file, configuration)) return *wrong;
   } catch (const toml::parse_error& error) {
-    return fault(file, error.source(), std::string(error.description()));
+    return fault(file, error.source(), printable(error.description()));
   }
   return configuration;
 }

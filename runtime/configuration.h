@@ -49,6 +49,7 @@ struct CoordinatorConfiguration {
   bool read_only_votes = true;
   bool one_phase = true;
   bool early_prepare = true;
+  bool operator==(const CoordinatorConfiguration&) const = default;
 };
 
 struct ResourceManagerConfiguration {
@@ -70,11 +71,13 @@ struct ResourceManagerConfiguration {
   // coordinator learns first, before the locks of an unvoted or read-only branch go here (rule 11).
   std::uint64_t silence_max_ms = 10'000;
   bool early_release = true;
+  bool operator==(const ResourceManagerConfiguration&) const = default;
 };
 
 struct Configuration {
   CoordinatorConfiguration coordinator;
   std::vector<ResourceManagerConfiguration> resource_managers;
+  bool operator==(const Configuration&) const = default;
 };
 
 // Refuses unknown keys, wrong types, values out of range, doubled names: file, line, and what is

@@ -79,6 +79,18 @@ TEST(Configuration, WrittenOnceItReadsBackTheSame) {
   EXPECT_EQ(to_toml(*again), text);
 }
 
+TEST(Configuration, EveryTextIsWrittenSoThatItReadsBackTheSame) {
+  for (const std::string text : {"\nlines\n", "'single'", "\"double\"", "'''", "\"\"\"", "\\",
+                                 "a\\'", "\t", "\x1b\x7f", "ü", "\r\n"}) {
+    Configuration configuration;
+    configuration.coordinator.node = text;
+    configuration.coordinator.log = "/srv/" + text;
+    const auto again = parse_configuration(to_toml(configuration), kFile);
+    ASSERT_TRUE(again) << again.error().message << to_toml(configuration);
+    EXPECT_EQ(*again, configuration) << to_toml(configuration);
+  }
+}
+
 TEST(Configuration, RefusesUnknownKeysWithTheirLine) {
   EXPECT_THAT(error_of("[coordinator]\nnode = \"x\"\ntransaction_max = 3\n"),
               AllOf(StartsWith("/srv/shop/twofold.toml:3: unknown option \"transaction_max\""),
@@ -124,6 +136,35 @@ TEST(Configuration, RefusesWhatDoesNotFitTogether) {
       parse_configuration("[[resource_manager]]\nname = \"x\"\naddress = \"h:0\"\n"
                           "[[resource_manager]]\nname = \"y\"\naddress = \"h:0\"\n",
                           kFile));
+}
+
+// The operating system would open what stands before the NUL.
+TEST(Configuration, RefusesATextWithANul) {
+  EXPECT_THAT(error_of("[coordinator]\nlog = \"a\\u0000b\"\n"),
+              HasSubstr(":2: log must be a text of 1 to 4096 bytes without NUL"));
+  EXPECT_THAT(error_of("[coordinator]\nnode = \"\\u0000\"\n"), HasSubstr("without NUL"));
+}
+
+// Else to_toml() would write what is not read again.
+TEST(Configuration, BoundsAPathAsItLies) {
+  const std::string folder = "/srv/shop/";
+  const auto with_log = [](std::size_t bytes) {
+    return "[coordinator]\nlog = \"" + std::string(bytes, 'l') + "\"\n";
+  };
+  const auto longest = parse_configuration(with_log(4'096 - folder.size()), kFile);
+  ASSERT_TRUE(longest) << longest.error().message;
+  EXPECT_EQ(parse_configuration(to_toml(*longest), "/elsewhere/other.toml").value(), *longest);
+  EXPECT_THAT(
+      error_of(with_log(4'097 - folder.size())),
+      HasSubstr("log must be a text of 1 to 4096 bytes without NUL, counted from the root"));
+}
+
+TEST(Configuration, QuotesNothingThatSpoilsATerminal) {
+  EXPECT_THAT(error_of("\"a\\u001b[2J\\nb\" = 1\n"),
+              HasSubstr("unknown table \"a\\x1b[2J\\x0ab\""));
+  EXPECT_THAT(error_of("[coordinator]\n\"\\u0007\" = 1\n"), HasSubstr("unknown option \"\\x07\""));
+  EXPECT_THAT(error_of("[coordinator]\none_phase = tru\x08\n"),
+              AllOf(StartsWith("/srv/shop/twofold.toml:2: "), HasSubstr("\\x08")));
 }
 
 TEST(Configuration, SaysWhereTheSyntaxIsWrong) {
