@@ -13,6 +13,7 @@ std::string complaint(const Refusal& refusal) {
   if (refusal.check == "type") return "wrong type, expected " + limit;
   if (refusal.check == "absent") return "the key is absent";
   if (refusal.check == "present") return "the key is present";
+  if (refusal.check.empty()) return limit.empty() ? "refused without a reason" : limit;
   return limit.empty() ? refusal.check : refusal.check + ": " + limit;
 }
 

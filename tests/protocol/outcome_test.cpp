@@ -27,6 +27,15 @@ TEST(Refusal, SaysWhoWhatAndWhy) {
   EXPECT_EQ(to_text(Refusal{"s", 0, "", "invalid", "", "", "not work"}), "s: invalid: not work");
 }
 
+// A participant in another language may leave fields out; a person is told something all the same.
+TEST(Refusal, SaysSomethingWhateverIsMissing) {
+  EXPECT_EQ(to_text(Refusal{}), "refused without a reason");
+  EXPECT_EQ(to_text(Refusal{"payments", 0, "", "", "", "", ""}),
+            "payments: refused without a reason");
+  EXPECT_EQ(to_text(Refusal{"payments", 0, "add", "", "k", "1", "closed"}),
+            "payments: add k: closed, found 1");
+}
+
 TEST(Outcome, EveryVerdictAndReasonHasItsOwnName) {
   std::set<std::string_view> verdicts, reasons;
   for (int i = 1; i <= 7; ++i) verdicts.insert(name(static_cast<Verdict>(i)));
