@@ -2,6 +2,8 @@
 // passes encoded work through unread; an adapter gives the names a meaning.
 #pragma once
 
+#include <concepts>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -19,11 +21,42 @@ struct Bytes {
   auto operator<=>(const Bytes&) const = default;
 };
 
+template <class T>
+concept CharacterType = std::same_as<T, char> || std::same_as<T, wchar_t> ||
+    std::same_as<T, char8_t> || std::same_as<T, char16_t> || std::same_as<T, char32_t>;
+template <class T>
+concept IntegerValue = std::integral<T> && !std::same_as<T, bool> && !CharacterType<T> &&
+                       (std::signed_integral<T> ? sizeof(T) <= sizeof(std::int64_t)
+                                                : sizeof(T) < sizeof(std::int64_t));
+template <class T>
+concept RealValue = std::same_as<T, float> || std::same_as<T, double>;
+
 struct Value;
 using List = std::vector<Value>;
 
+// Made from plain C++ values, so that an operation reads as in docs/store.md:
+//   Operation{"add", {{"key", "customer/c-1"}, {"by", -2350}, {"min", 0}}}
+// What would change on the way does not compile: a pointer is never a bool, a character never a
+// number, and a type of numbers that has some which do not fit (std::uint64_t, long double) is for
+// the caller to convert. A List must be named, since braces around one could mean a list of lists.
 struct Value {
-  std::variant<std::monostate, bool, std::int64_t, double, std::string, Bytes, List> data;
+  using Data = std::variant<std::monostate, bool, std::int64_t, double, std::string, Bytes, List>;
+
+  Value() = default;  // null
+  Value(std::nullptr_t) {}
+  template <std::same_as<bool> Bool>
+  Value(Bool boolean) : data(boolean) {}
+  template <IntegerValue Integer>
+  Value(Integer integer) : data(static_cast<std::int64_t>(integer)) {}
+  template <RealValue Real>
+  Value(Real real) : data(static_cast<double>(real)) {}
+  Value(std::string text) : data(std::move(text)) {}
+  Value(std::string_view text) : data(std::string(text)) {}
+  Value(const char* text) : data(std::string(text)) {}  // never null
+  Value(Bytes bytes) : data(std::move(bytes)) {}
+  explicit Value(List list) : data(std::move(list)) {}
+
+  Data data;
   bool operator==(const Value&) const = default;
 };
 std::string to_text(const Value& value);  // as a person reads it: 12, "text", null

@@ -17,10 +17,7 @@ Value nested(std::size_t depth) {
 }
 
 Work example() {
-  return {{"add",
-           {{"key", {std::string("customer/c-1")}},
-            {"by", {std::int64_t{-2350}}},
-            {"min", {std::int64_t{0}}}}},
+  return {{"add", {{"key", "customer/c-1"}, {"by", -2350}, {"min", 0}}},
           {"everything",
            {{"null", {}},
             {"yes", {true}},
@@ -29,7 +26,7 @@ Work example() {
             {"real", {-0.5}},
             {"text", {std::string("gr\xc3\xbc\xc3\x9f")}},
             {"bytes", {Bytes{std::string("\0\xff", 2)}}},
-            {"list", {List{{std::int64_t{1}}, {List{}}, {std::string()}}}}}},
+            {"list", Value{List{1, Value{List{}}, ""}}}}},
           {"nothing", {}}};
 }
 
@@ -138,7 +135,7 @@ TEST(Work, SurvivesAnyBytes) {
 }
 
 TEST(Results, ComeBack) {
-  const Results results{{}, {std::int64_t{7}}, {std::string("x")}, {List{{true}}}};
+  const Results results{{}, {std::int64_t{7}}, {std::string("x")}, Value{List{true}}};
   const auto decoded = decode_results(encode_results(results));
   ASSERT_TRUE(decoded);
   EXPECT_EQ(*decoded, results);
@@ -160,6 +157,41 @@ TEST(Value, ReadsAsAPersonWouldWriteIt) {
   EXPECT_EQ(to_text(Value{List{{std::int64_t{1}}, {std::string("b")}}}), "[1, \"b\"]");
 }
 
+TEST(Value, IsMadeFromPlainValuesWithoutAnotherMeaning) {
+  EXPECT_EQ(Value("a").data, Value::Data{std::string("a")});  // and not a bool
+  EXPECT_EQ(Value(std::string_view("a")), Value(std::string("a")));
+  EXPECT_EQ(Value(1).data, Value::Data{std::int64_t{1}});
+  EXPECT_EQ(Value(0).data, Value::Data{std::int64_t{0}});  // and not a null pointer
+  EXPECT_EQ(Value(4'000'000'000u).data, Value::Data{std::int64_t{4'000'000'000}});
+  EXPECT_EQ(Value(true).data, Value::Data{true});
+  EXPECT_EQ(Value(2.0f).data, Value::Data{2.0});
+  EXPECT_EQ(Value(nullptr), Value());
+  EXPECT_EQ(to_text(Value(List{"a", 1, true, nullptr})), "[\"a\", 1, true, null]");
+
+  const List one{"a"};
+  EXPECT_EQ(List{one}, one);  // a copy, and not a list of lists
+  const Operation two{"insert", {{"key", "a"}, {"value", "b"}}};
+  ASSERT_EQ(two.arguments.size(), 2u);
+  EXPECT_EQ(*two.find("value"), Value("b"));
+  const Operation zero{"add", {{"by", 0}, {"min", {}}}};
+  EXPECT_EQ(*zero.find("by"), Value(0));
+  EXPECT_EQ(*zero.find("min"), Value());
+}
+
+// What would be another value, or another kind of value, is not taken.
+enum Colour { red };
+static_assert(!std::is_constructible_v<Value, const void*>);
+static_assert(!std::is_constructible_v<Value, int*>);
+static_assert(!std::is_constructible_v<Value, void (*)()>);
+static_assert(!std::is_constructible_v<Value, std::true_type>);
+static_assert(!std::is_constructible_v<Value, Colour>);
+static_assert(!std::is_constructible_v<Value, char>);
+static_assert(!std::is_constructible_v<Value, char8_t>);
+static_assert(!std::is_constructible_v<Value, std::uint64_t>);
+static_assert(!std::is_constructible_v<Value, long double>);
+static_assert(!std::is_convertible_v<List, Value>);
+static_assert(std::is_nothrow_move_constructible_v<Value>);
+
 // A receiver could not parse it, so that a sender must not send it.
 TEST(Work, SaysWhichTextIsNotUtf8) {
   const Operation add{"add", {{"key", Value{std::string("k")}}, {"by", Value{std::int64_t{1}}}}};
@@ -167,7 +199,7 @@ TEST(Work, SaysWhichTextIsNotUtf8) {
   EXPECT_EQ(find_not_utf8({add, {"\xff", {}}}), "the name of operation 1");
   EXPECT_EQ(find_not_utf8({{"put", {{"\xc2", Value{}}}}}),
             "the name of an argument of operation 0 (put)");
-  const Value nested{List{{std::int64_t{1}}, {List{{std::string("\x80")}}}}};
+  const Value nested{List{1, Value{List{"\x80"}}}};
   EXPECT_EQ(find_not_utf8({{"put", {{"key", nested}}}}),
             "the value of argument 'key' of operation 0 (put)");
   EXPECT_EQ(find_not_utf8({{"put", {{"key", Value{Bytes{"\xff"}}}}}}), "");
