@@ -7,6 +7,7 @@
 
 #include "coordinator/core/coordinator.h"
 #include "log/group_commit.h"
+#include "protocol/endpoint.h"
 #include "protocol/frame.h"
 #include "protocol/wire.pb.h"
 #include "resource_manager/core/lock_table.h"

@@ -35,9 +35,11 @@
 #include <vector>
 
 #include "client/transaction.h"
-#include "protocol/connection.h"
+#include "protocol/endpoint.h"
 #include "protocol/operation.h"
 #include "protocol/outcome.h"
+#include "protocol/result.h"
+#include "protocol/wire.pb.h"
 
 namespace twofold::client {
 

@@ -1,6 +1,6 @@
 #include <charconv>
 
-#include "protocol/connection.h"
+#include "protocol/endpoint.h"
 #include "protocol/utf8.h"
 
 namespace twofold {

@@ -23,19 +23,12 @@
 #include <memory>
 #include <string>
 
+#include "protocol/endpoint.h"
 #include "protocol/frame.h"
 #include "protocol/result.h"
 #include "protocol/wire.pb.h"
 
 namespace twofold {
-
-struct ConnectionOptions {
-  std::size_t frame_bytes_max = kFrameBytesMaxDefault;
-  std::size_t send_bytes_max = 256u << 20;
-  std::chrono::milliseconds heartbeat{1000};      // something is sent at least this often
-  std::chrono::milliseconds silence_max{5000};    // nothing received for so long: closed
-  std::chrono::milliseconds handshake_max{5000};  // connect and handshake together
-};
 
 class Connection : public std::enable_shared_from_this<Connection> {
  public:
@@ -93,15 +86,6 @@ class Connection : public std::enable_shared_from_this<Connection> {
   explicit Connection(std::unique_ptr<State> state);
   std::unique_ptr<State> state_;
 };
-
-// "HOST:PORT", "[::1]:PORT". The port may be 0 where a listener chooses one.
-struct Address {
-  std::string host;
-  std::uint16_t port = 0;
-  bool operator==(const Address&) const = default;
-};
-Result<Address> parse_address(std::string_view text);
-std::string to_text(const Address& address);
 
 // Connects, sends `hello`, and waits for Welcome, all within options.handshake_max. On success the
 // connection has been started with handlers that only queue frames until replace_handlers(); frames

@@ -21,7 +21,6 @@ namespace twofold {
 
 inline constexpr std::uint32_t kProtocolVersion = 1;
 inline constexpr std::size_t kFrameHeaderBytes = 8;
-inline constexpr std::size_t kFrameBytesMaxDefault = 16u << 20;  // payload
 
 namespace wire {
 class Frame;

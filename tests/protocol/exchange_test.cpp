@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "protocol/convert.h"
+#include "protocol/endpoint.h"
 #include "protocol/frame.h"
 #include "protocol/operation.h"
 #include "protocol/wire.pb.h"

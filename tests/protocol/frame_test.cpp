@@ -5,6 +5,7 @@
 #include <random>
 #include <vector>
 
+#include "protocol/endpoint.h"
 #include "protocol/wire.pb.h"
 
 namespace twofold {
