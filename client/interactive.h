@@ -1,11 +1,14 @@
 // Interactive transactions: begin, work at the resource managers, commit or roll back.
 //
-//   auto begun = client.begin();
-//   if (!begun) …                                  // begun.error(): nothing has happened
+//   Result<ActiveTransaction> begun = client.begin();
+//   if (!begun) return not_begun(begun.error());
 //   ActiveTransaction& transaction = *begun;
-//   Worked done = transaction.work("payments", {{"add", {{"key", …}, {"by", …}}}});
-//   if (!done.ok()) …                              // it can only be rolled back
-//   Outcome outcome = transaction.commit();
+//   const Worked read = transaction.work("payments", {{"get", {{"key", account}}}});
+//   if (read.ok()) std::cout << "balance: " << to_text(read.results.front()) << '\n';
+//   transaction.work("payments", {{"add", {{"key", account}, {"by", -amount}, {"min", 0}}}});
+//   Outcome outcome = transaction.commit();  // of all that was asked for, or it says what failed
+//
+// (The whole program is client/example/main.cpp.)
 //
 // The coordinator starts a branch at a resource manager when the first work goes there; the work
 // itself goes straight to the resource manager, one round trip each (XA's xa_start with TMJOIN and

@@ -56,7 +56,7 @@ class CliTest : public testing::Test {
       up_->wait_for_end(10s);
     }
     if (up_) up_->reap();
-    if (auto cluster = lab::Cluster::open(data_, TWOFOLD_BIN_DIR)) {
+    if (auto cluster = lab::Cluster::open(data_, programs_)) {
       for (const auto& member : cluster->names()) (void)cluster->kill(member);
     }
     if (HasFailure()) std::fprintf(stderr, "%s\n", read_file(up_log()).c_str());
@@ -70,9 +70,13 @@ class CliTest : public testing::Test {
     if (const auto at = arguments.find('@'); at != std::string::npos) {
       arguments.replace(at, 1, "--data " + data_.string());
     }
+    return run_line((programs_ / "twofold").string() + " " + arguments, input);
+  }
+
+  // Any command line.
+  Ran run_line(const std::string& command, const std::string& input = "/dev/null") {
     const auto err = folder_ / "err";
-    const std::string line = std::string(TWOFOLD_BIN_DIR "/twofold ") + arguments + " 2> " +
-                             err.string() + " < " + input;
+    const std::string line = command + " 2> " + err.string() + " < " + input;
     Ran ran;
     std::FILE* pipe = ::popen(line.c_str(), "r");
     if (!pipe) return ran;
@@ -89,8 +93,7 @@ class CliTest : public testing::Test {
   void start_up() {
     auto follower = lab::LogFollower::open(up_log());
     ASSERT_TRUE(follower) << follower.error().message;
-    auto started =
-        lab::spawn(TWOFOLD_BIN_DIR "/twofold", {"up", "--data", data_.string()}, up_log());
+    auto started = lab::spawn(programs_ / "twofold", {"up", "--data", data_.string()}, up_log());
     ASSERT_TRUE(started) << started.error().message;
     up_.emplace(std::move(*started));
     ASSERT_TRUE(follower->wait_for_line("Stop it with", *up_, 60s)) << follower->text();
@@ -113,6 +116,7 @@ class CliTest : public testing::Test {
   }
 
   std::filesystem::path folder_, data_;
+  std::filesystem::path programs_ = TWOFOLD_BIN_DIR;
   std::optional<lab::Process> up_;
   lab::GeneratedOrders shop_;
 };
