@@ -30,7 +30,7 @@ struct Asked {
   std::uint64_t first = 1, last = UINT64_MAX;
   std::string bug;
   bool bugs = false;
-  std::uint64_t bug_seeds = 20'000;
+  std::uint64_t bug_seeds = 0;  // 0: the bound of each
 };
 
 double since(Clock::time_point begin) {
@@ -41,13 +41,18 @@ double since(Clock::time_point begin) {
 
 volatile std::uint64_t seed_under_way = 0;
 
-// A contract of the cores was broken (TWOFOLD_CHECK): found, with its seed.
-void on_abort(int) {
+// A contract of the cores was broken (TWOFOLD_CHECK), or worse: found, with its seed.
+void on_end(int) {
   char text[64];
   const int size = std::snprintf(text, sizeof text, "seed %llu ended the process\n",
                                  static_cast<unsigned long long>(seed_under_way));
   [[maybe_unused]] const auto written = ::write(STDOUT_FILENO, text, static_cast<size_t>(size));
   ::_exit(1);
+}
+
+void catch_ends() {
+  ::signal(SIGABRT, on_end);
+  ::signal(SIGSEGV, on_end);
 }
 
 bool mentions(const std::string& line, const std::string& id) {
@@ -100,7 +105,7 @@ int run_one(const Asked& asked) {
 
 // Every jobs-th seed from first + job on, in a process of its own; sums go through the pipe.
 [[noreturn]] void run_share(const Asked& asked, unsigned job, int pipe) {
-  ::signal(SIGABRT, on_abort);
+  catch_ends();
   const auto begin = Clock::now();
   Summary sum;
   const auto report = [&] {
@@ -181,7 +186,7 @@ std::pair<std::uint64_t, std::string> find_bug(std::string_view name, std::uint6
     ::close(pipes[0]);
     ::dup2(pipes[1], STDOUT_FILENO);
     ::dup2(pipes[1], STDERR_FILENO);
-    ::signal(SIGABRT, on_abort);
+    catch_ends();
     plant(name);
     for (std::uint64_t seed = 1; seed <= seeds; ++seed) {
       seed_under_way = seed;
@@ -217,7 +222,7 @@ int find_bugs(const Asked& asked) {
   int missed = 0;
   for (const PlantedBug& bug : planted_bugs()) {
     if (!asked.bug.empty() && bug.name != asked.bug) continue;
-    const auto [seed, why] = find_bug(bug.name, asked.bug_seeds);
+    const auto [seed, why] = find_bug(bug.name, asked.bug_seeds > 0 ? asked.bug_seeds : bug.seeds);
     missed += seed == 0;
     std::printf("%-30s rule %2d  seed %6llu  %s\n", std::string(bug.name).c_str(), bug.rule,
                 static_cast<unsigned long long>(seed), seed == 0 ? "NOT FOUND" : why.c_str());
@@ -250,7 +255,7 @@ int run(const Asked& asked) {
   }
 #endif
   if (asked.seed) {
-    ::signal(SIGABRT, on_abort);
+    catch_ends();
     return run_one(asked);
   }
   return run_many(asked);
@@ -277,8 +282,8 @@ int main(int argc, char** argv) {
 #ifdef TWOFOLD_PLANTED_BUGS
   app.add_option("--bug", asked.bug, "Plants this bug");
   app.add_flag("--bugs", asked.bugs, "Looks for each planted bug (or for --bug) in turn");
-  app.add_option("--bug-seeds", asked.bug_seeds, "Gives up after so many seeds")
-      ->capture_default_str();
+  app.add_option("--bug-seeds", asked.bug_seeds,
+                 "Gives up after so many seeds; without, after those that it is known to need");
 #endif
   CLI11_PARSE(app, argc, argv);
   if (!asked.seeds.empty() && !twofold::sim::parse_range(asked)) {
