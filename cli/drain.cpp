@@ -24,10 +24,13 @@ struct DrainOptions {
   bool json = false;
 };
 
-Result<wire::DrainAnswer> ask_drain(const Address& coordinator, const DrainOptions& options) {
+// `only_asks`: not to begin anew what somebody has taken back meanwhile.
+Result<wire::DrainAnswer> ask_drain(const Address& coordinator, const DrainOptions& options,
+                                    bool only_asks) {
   wire::Frame request;
   request.mutable_drain()->set_rm(options.name);
   request.mutable_drain()->set_cancel(options.cancel);
+  request.mutable_drain()->set_ask(only_asks);
   auto answer = client::call_once(coordinator, std::move(request), kDrainAnswerMax);
   if (!answer) return answer.error();
   return answer->drain_answer();
@@ -67,9 +70,14 @@ int drain(const DrainOptions& options) {
   const auto coordinator = coordinator_address(options.target);
   if (!coordinator) return fail(coordinator.error());
   std::string said;
-  for (;;) {
-    const auto told = ask_drain(*coordinator, options);
+  for (bool begun = false;; begun = true) {
+    const auto told = ask_drain(*coordinator, options, begun);
     if (!told) return fail(told.error());
+    if (begun && told->state() == "active") {
+      return fail({Fault::closed, options.name +
+                                      " is active again: draining it was taken back meanwhile "
+                                      "(drain --cancel), or another store was put in its place"});
+    }
     if (options.cancel || options.no_wait || told->state() == "drained") {
       if (options.json) {
         print_json(drain_json(options, *told));

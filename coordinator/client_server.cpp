@@ -144,7 +144,7 @@ void ClientServer::received(std::uint64_t id, wire::Frame& frame) {
     case wire::Frame::kBegin: return begin(id, client, request, frame.begin());
     case wire::Frame::kEnlist: return enlist(id, client, request, *frame.mutable_enlist());
     case wire::Frame::kFinish: return finish(id, client, request, *frame.mutable_finish());
-    case wire::Frame::kDrain: return drain(client, request, frame.drain());
+    case wire::Frame::kDrain: return drain(id, client, request, frame.drain());
     case wire::Frame::kList: return list(client, request, frame.list());
     case wire::Frame::kShow: return show(client, request, frame.show());
     default: return stats(client, request);
@@ -309,17 +309,32 @@ void ClientServer::finish(std::uint64_t id, Client& client, std::uint64_t reques
   driver_.post(std::move(event));
 }
 
-void ClientServer::drain(Client& client, std::uint64_t request, const wire::Drain& drain) {
+void ClientServer::drain(std::uint64_t id, Client& client, std::uint64_t request,
+                         const wire::Drain& drain) {
   const auto rm = driver_.settled_core().find_participant(drain.rm());
   if (!rm) {
     return refuse(
         client, request, wire::FAILURE_REQUEST,
         "unknown resource manager \"" + drain.rm() + "\": see the coordinator's configuration");
   }
-  driver_.post(Drain{*rm, drain.cancel()});
-  const ParticipantView view = driver_.settled_core().participant(*rm);
+  if (!open(client, request, Open::Kind::ask)) return;
+  const Drain::What what = drain.ask()      ? Drain::What::ask
+                           : drain.cancel() ? Drain::What::cancel
+                                            : Drain::What::begin;
+  driver_.post(Drain{*rm, what, {id, request}});
+}
+
+void ClientServer::reply(DrainTold& effect, const ParticipantView& view) {
+  if (requests_open_ > 0) --requests_open_;
+  auto found = clients_.find(effect.requester.connection);
+  if (found == clients_.end()) {
+    ++replies_undeliverable_;
+    return;
+  }
+  Client& client = found->second;
+  client.open.erase(effect.requester.request);
   wire::Frame frame;
-  frame.set_request(request);
+  frame.set_request(effect.requester.request);
   wire::DrainAnswer& told = *frame.mutable_drain_answer();
   told.set_state(std::string(name(view.state)));
   told.set_standing(std::string(name(view.standing)));

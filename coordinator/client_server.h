@@ -1,6 +1,6 @@
 // The server for clients: submissions, questions about outcomes, and inspection.
 //
-// Submit and Ask become events of the core and are answered when the core replies, if the
+// Submit, Ask and Drain become events of the core and are answered when the core replies, if the
 // connection is still there. List, Show and Stats are read from the core at once, after everything
 // that came before them. Nothing is unbounded: connections_max connections, requests_max open
 // requests in all (a request stays open in the core even when its connection is lost), and a client
@@ -47,7 +47,8 @@ class ClientServer {
   Address address() const { return listener_.address(); }
   void reply(Reply& effect);
   void reply(Enlisted& effect, const std::string& address);  // of the resource manager
-  void flush_blocking(std::uint64_t connection);             // for crash points
+  void reply(DrainTold& effect, const ParticipantView& view);
+  void flush_blocking(std::uint64_t connection);  // for crash points
   void close();  // hands to the kernel what has been sent, and closes all connections, for good
 
   void add_stats(wire::StatsAnswer& stats) const;
@@ -80,7 +81,7 @@ class ClientServer {
   void begin(std::uint64_t id, Client& client, std::uint64_t request, const wire::Begin& begin);
   void enlist(std::uint64_t id, Client& client, std::uint64_t request, wire::Enlist& enlist);
   void finish(std::uint64_t id, Client& client, std::uint64_t request, wire::Finish& finish);
-  void drain(Client& client, std::uint64_t request, const wire::Drain& drain);
+  void drain(std::uint64_t id, Client& client, std::uint64_t request, const wire::Drain& drain);
   void list(Client& client, std::uint64_t request, const wire::List& list);
   void show(Client& client, std::uint64_t request, const wire::Show& show);
   void stats(Client& client, std::uint64_t request);

@@ -183,6 +183,7 @@ class Engine::Impl final : public Driver {
   void perform(Enlisted& effect) {
     clients_.reply(effect, options_.configuration.resource_managers[effect.rm].address);
   }
+  void perform(DrainTold& effect) { clients_.reply(effect, core_.participant(effect.rm, true)); }
   void perform(Alarm& effect) { spdlog::critical("ALARM {}", effect.text); }
   template <class Send>
   void perform(Send& effect) {
@@ -428,6 +429,9 @@ std::function<void()> Engine::Impl::flush_of(const Effect& effect) {
     return [this, connection = enlisted->requester.connection] {
       clients_.flush_blocking(connection);
     };
+  }
+  if (const auto* told = std::get_if<DrainTold>(&effect)) {
+    return [this, connection = told->requester.connection] { clients_.flush_blocking(connection); };
   }
   if (const std::optional<RmId> rm = resource_manager(effect)) {
     return [this, rm = *rm] { links_[rm]->flush_blocking(); };

@@ -31,11 +31,11 @@ constexpr std::array kEventNames{std::string_view{"Submit"},
 static_assert(kEventNames.size() == std::variant_size_v<Event>);
 
 constexpr std::array kEffectNames{
-    std::string_view{"Start"},    std::string_view{"Prepare"},     std::string_view{"Persist"},
-    std::string_view{"Commit"},   std::string_view{"Rollback"},    std::string_view{"Release"},
-    std::string_view{"Forget"},   std::string_view{"ListInDoubt"}, std::string_view{"AskOutcome"},
-    std::string_view{"SendMark"}, std::string_view{"Reply"},       std::string_view{"Enlisted"},
-    std::string_view{"Alarm"}};
+    std::string_view{"Start"},     std::string_view{"Prepare"},     std::string_view{"Persist"},
+    std::string_view{"Commit"},    std::string_view{"Rollback"},    std::string_view{"Release"},
+    std::string_view{"Forget"},    std::string_view{"ListInDoubt"}, std::string_view{"AskOutcome"},
+    std::string_view{"SendMark"},  std::string_view{"Reply"},       std::string_view{"Enlisted"},
+    std::string_view{"DrainTold"}, std::string_view{"Alarm"}};
 static_assert(kEffectNames.size() == std::variant_size_v<Effect>);
 
 // Of whatever names a resource manager.

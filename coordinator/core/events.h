@@ -161,10 +161,12 @@ struct WaitsReported {
   std::vector<Wait> waits;
 };
 // An operator's: nothing new begins there, and once none of our branches is left it is drained; or
-// all that is taken back. Not answered: Coordinator::participant() tells how far it is.
+// all that is taken back; or only a question. Answered by DrainTold.
 struct Drain {
+  enum class What : std::uint8_t { begin, cancel, ask };
   RmId rm = 0;
-  bool cancel = false;
+  What what = What::begin;
+  Requester requester;
 };
 // A session to the resource manager is open; the earlier one's running verbs have ended (rule 15).
 struct LinkUp {
@@ -270,13 +272,19 @@ struct Enlisted {
   RmId rm = 0;
   Xid xid;
 };
+// Answers Drain: what is known of that resource manager is on record, and
+// Coordinator::participant() tells it.
+struct DrainTold {
+  Requester requester;
+  RmId rm = 0;
+};
 // A person must look.
 struct Alarm {
   std::string text;
 };
 
 using Effect = std::variant<Start, Prepare, Persist, Commit, Rollback, Release, Forget, ListInDoubt,
-                            AskOutcome, SendMark, Reply, Enlisted, Alarm>;
+                            AskOutcome, SendMark, Reply, Enlisted, DrainTold, Alarm>;
 
 // Names for crash points and traces, in the variants' order: "Voted", "Persist".
 std::string_view name(const Event& event);

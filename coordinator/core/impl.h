@@ -56,11 +56,12 @@ class Coordinator::Impl {
     std::optional<LinkUp> arriving;                // waits for that one
     bool barred = false;                           // its session leads to another store
     bool accept_store = false;
-    std::uint64_t draining_since = 0;   // scan clock: only later scans tell that it is drained
-    std::size_t listed = 0;             // own branches that the last complete scan named
-    std::optional<std::uint64_t> scan;  // the outstanding one's number
-    bool scan_again = false;            // as soon as that one is answered: it began too early
-    std::uint32_t scans_failed = 0;     // in a row
+    std::uint64_t draining_since = 0;    // scan clock: only later scans tell that it is drained
+    std::vector<Requester> drain_asked;  // wait until nothing is being recorded
+    std::size_t listed = 0;              // own branches that the last complete scan named
+    std::optional<std::uint64_t> scan;   // the outstanding one's number
+    bool scan_again = false;             // as soon as that one is answered: it began too early
+    std::uint32_t scans_failed = 0;      // in a row
     Time next_scan{};
     std::optional<TxnId> mark_sent;     // on this session
     std::set<BranchKey> unsure;         // branches of live transactions, unsure or asking
@@ -198,6 +199,7 @@ class Coordinator::Impl {
   bool takes_new(const ResourceManager& rm) const;
   std::string why_not(const ResourceManager& rm) const;
   std::vector<TxnId> open_at(RmId rm) const;
+  void begin_draining(RmId rm);
   void record_participant(RmId rm);
   void participants_recorded(std::uint64_t ticket);
   void settle_drained(const InDoubtListed& complete, std::uint64_t scan);

@@ -146,7 +146,11 @@ void Coordinator::Impl::record_participant(RmId id) {
 
 void Coordinator::Impl::participants_recorded(std::uint64_t ticket) {
   for (ResourceManager& rm : rms_) {
-    if (rm.recording == ticket) rm.recording.reset();
+    if (rm.recording == ticket) {
+      rm.recording.reset();
+      const auto id = static_cast<RmId>(&rm - rms_.data());
+      for (const Requester asked : std::exchange(rm.drain_asked, {})) emit(DrainTold{asked, id});
+    }
     if (rm.recording_store != ticket) continue;
     rm.recording_store.reset();
     if (const auto arriving = std::exchange(rm.arriving, std::nullopt)) link_up(*arriving);
@@ -167,37 +171,56 @@ std::vector<TxnId> Coordinator::Impl::open_at(RmId rm) const {
   return open;
 }
 
-// Asked again and again by whoever waits for it.
+// Who waits for it asks again and again, and by that has it looked at.
 void Coordinator::Impl::on(Drain& event) {
   ResourceManager& rm = rms_[event.rm];
-  if (event.cancel) {
-    if (rm.state == State::active) return;
-    rm.state = State::active;
-    return record_participant(event.rm);
+  switch (event.what) {
+    case Drain::What::begin: begin_draining(event.rm); break;
+    case Drain::What::cancel:
+      if (rm.state == State::active) break;
+      rm.state = State::active;
+      record_participant(event.rm);
+      break;
+    case Drain::What::ask: break;
   }
-  const bool nothing_open = open_at(event.rm).empty();
-  if (rm.state == State::active) {
-    // A restored log may have seen it and not know that any more.
-    const bool never_seen = rm.store_id == 0 && nothing_open && epoch_.former.empty();
-    rm.state = never_seen ? State::drained : State::draining;
-    rm.draining_since = clock_.now();
-    rm.listed = 0;  // by an earlier scan, and out of date
-    record_participant(event.rm);
-  }
-  if (rm.state == State::draining && rm.linked && nothing_open) want_scan(event.rm);
+  const bool settling = rm.state == State::draining && rm.linked && rm.orphans.empty();
+  if (settling && open_at(event.rm).empty()) want_scan(event.rm);
+  if (!rm.recording) return emit(DrainTold{event.requester, event.rm});
+  rm.drain_asked.push_back(event.requester);
 }
 
-// The scan began when nothing new could begin there any more, and names none of ours; and nothing
-// is live there. What had ended by then had ended there too, or the scan would name it: a session's
-// verbs run in order, and a lost session's end before the next one's scan (rule 15).
+void Coordinator::Impl::begin_draining(RmId id) {
+  ResourceManager& rm = rms_[id];
+  if (rm.state != State::active) return;
+  // A restored log may have seen it and not know that any more.
+  const bool never_seen = rm.store_id == 0 && open_at(id).empty() && epoch_.former.empty();
+  rm.state = never_seen ? State::drained : State::draining;
+  rm.draining_since = clock_.now();
+  rm.listed = 0;  // by an earlier scan, and out of date
+  record_participant(id);
+}
+
+// The scan began when nothing new could begin there any more, and names none of ours; nothing is
+// live there, and no orphan is on its way to its end. What had ended by then had ended there too,
+// or the scan would name it: a session's verbs run in order, and a lost session's end before the
+// next one's scan (rule 15). An orphan's end is one that only its answer tells to be durable.
 void Coordinator::Impl::settle_drained(const InDoubtListed& complete, std::uint64_t scan) {
   ResourceManager& rm = rms_[complete.rm];
   if (scan <= rm.draining_since) return;
   rm.listed = static_cast<std::size_t>(
       std::count_if(complete.branches.begin(), complete.branches.end(),
                     [&](const auto& listed) { return of_this_node(listed.xid).has_value(); }));
+  if (rm.state == State::drained && rm.listed > 0) {
+    alarm(rm.name + " was drained, and lists branches of this coordinator all the same (" +
+          std::to_string(rm.listed) +
+          "): a copy of its data was put back, or another coordinator runs under this node's name. "
+          "It is being drained again; see `twofold in-doubt`");
+    rm.state = State::draining;
+    rm.draining_since = clock_.now();
+    return record_participant(complete.rm);
+  }
   if (rm.state != State::draining) return;
-  if (rm.listed > 0 || !open_at(complete.rm).empty()) return;
+  if (rm.listed > 0 || !rm.orphans.empty() || !open_at(complete.rm).empty()) return;
   rm.state = State::drained;
   record_participant(complete.rm);
 }

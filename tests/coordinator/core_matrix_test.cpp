@@ -376,11 +376,11 @@ void add_the_rest(std::vector<Input>& all) {
                    return one.bench.step(WaitsReported{1, {{kId, older}}});
                  },
                  Event(WaitsReported{}).index()});
-  all.push_back(input<Drain>("Drain", [](Case& one) { return Drain{one.rm, false}; }));
+  all.push_back(input<Drain>("Drain", [](Case& one) { return Drain{one.rm, {}, {1, 9}}; }));
   all.push_back({"Drain taken back",
                  [](Case& one) {
-                   auto effects = one.bench.step(Drain{one.rm, false});
-                   for (auto& effect : one.bench.step(Drain{one.rm, true})) {
+                   auto effects = one.bench.step(Drain{one.rm, Drain::What::begin, {1, 9}});
+                   for (auto& effect : one.bench.step(Drain{one.rm, Drain::What::cancel, {1, 9}})) {
                      effects.push_back(std::move(effect));
                    }
                    return effects;

@@ -185,7 +185,12 @@ class Player {
     }
     if (kind == "Drain") {
       const RmId id = rm(words);
-      return Drain{id, words.maybe() == "cancel"};
+      const auto what = words.maybe();
+      return Drain{id,
+                   what == "cancel" ? Drain::What::cancel
+                   : what == "ask"  ? Drain::What::ask
+                                    : Drain::What::begin,
+                   {1, ++request_}};
     }
     if (kind == "LinkDown") return LinkDown{rm(words)};
     if (kind == "SpaceChanged") return SpaceChanged{words.next("room or none") == "room"};

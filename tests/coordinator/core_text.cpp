@@ -242,6 +242,9 @@ struct EffectText {
     return "Enlisted for " + std::to_string(effect.requester.request) + ": " + rm(effect.rm) + " " +
            branch_text(effect.xid);
   }
+  std::string operator()(const DrainTold& effect) const {
+    return "DrainTold to " + std::to_string(effect.requester.request) + ": " + rm(effect.rm);
+  }
   std::string operator()(const Alarm& effect) const {
     std::string line = "Alarm " + effect.text;  // without the xids, which nobody can read
     for (auto at = line.find("1415008070."); at != std::string::npos;

@@ -74,9 +74,20 @@ void World::carry_out(Effect& effect) {
     reply(*told);
   } else if (const auto* alarm = std::get_if<Alarm>(&effect)) {
     fault("alarm: " + alarm->text);
+  } else if (const auto* answered = std::get_if<DrainTold>(&effect)) {
+    check_drain_told(*answered);
   } else {
     if (const auto* commit = std::get_if<Commit>(&effect)) check_commit(*commit);
     rms_[*resource_manager(effect)].inbox.push_back(std::move(effect));
+  }
+}
+
+void World::check_drain_told(const DrainTold& told) {
+  const auto state = core_->participant(told.rm).state;
+  for (const Participant& one : log_.replay().participants) {
+    if (one.name == options_.resource_managers[told.rm] && one.state != state) {
+      fault("told how far a drain is before that is on record");
+    }
   }
 }
 
@@ -201,7 +212,10 @@ void World::pass(Duration duration) {
 
 void World::drain(Rm& rm) {
   const bool drained = core_->participant(rm.id).state == Participant::State::drained;
-  event(Drain{rm.id, drained || chance(10)});
+  const auto what = drained || chance(10) ? Drain::What::cancel
+                    : chance(30)          ? Drain::What::ask
+                                          : Drain::What::begin;
+  event(Drain{rm.id, what, {}});
 }
 
 void World::link_up(Rm& rm) {

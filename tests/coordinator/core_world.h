@@ -86,6 +86,7 @@ class World {
   Xa commit_verb(Rm& rm, const Xid& xid);
   Xa rollback_verb(Rm& rm, const Xid& xid);
   InDoubtListed scan(Rm& rm);
+  void check_drain_told(const DrainTold& told);
   OutcomeTold evidence(Rm& rm, const AskOutcome& asked);
   void check_commit(const Commit& effect);
   void check_readers(const std::string& gtrid);

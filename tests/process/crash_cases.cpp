@@ -219,6 +219,7 @@ const std::vector<NotCrossed>& not_crossed() {
       {"coordinator", "Alarm", "nothing here is alarming: coordinator_core_test"},
       {"coordinator", "WaitsReported", "transactions have to wait: process_interactive_test"},
       {"coordinator", "Drain", "an operator has to drain: process_participants_test"},
+      {"coordinator", "DrainTold", "an operator has to drain: process_participants_test"},
       {"payments", "ReportWaits", "transactions have to wait: process_interactive_test"},
       {"payments", "Refused", "the store has to be full: process_full_test"},
       {"payments", "SpaceChanged", "the store has to be full: process_full_test"},

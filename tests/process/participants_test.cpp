@@ -155,7 +155,7 @@ TEST_F(ParticipantsTest, DrainingWaitsForWhatRunsAndIsTakenBack) {
 // Killed on the way: the next one goes on, or is told again.
 TEST_F(ParticipantsTest, ACoordinatorThatDiesWhileItDrains) {
   ASSERT_EQ(submit({"orders", "kitchen"}).verdict, Verdict::committed);
-  for (const char* point : {"before:Drain", "after:Drain"}) {
+  for (const char* point : {"before:Drain", "after:Drain", "before:DrainTold"}) {
     ASSERT_TRUE(cluster().kill("coordinator"));
     start("coordinator", {"--crash-at", point});
     EXPECT_NE(twofold({"drain", "kitchen"}).status, 0);

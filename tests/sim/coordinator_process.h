@@ -67,6 +67,7 @@ class CoordinatorProcess final : public Process {
   void on(co::Persist& effect);
   void on(co::Reply& effect);
   void on(co::Enlisted& effect);
+  void on(co::DrainTold&) {}  // nobody drains here
   void on(co::Alarm& effect);
   template <class Send>
   void on(Send& effect);
