@@ -437,7 +437,9 @@ void Link::on_recover_answer(std::uint64_t request, wire::RecoverAnswer& answer)
   for (const wire::RecoveredBranch& entry : answer.branches()) {
     Result<Xid> xid = from_wire(entry.xid());
     if (xid) {
-      scan_.branches.push_back({std::move(*xid), entry.busy()});
+      const Xa ended = static_cast<Xa>(entry.heuristic());
+      scan_.branches.push_back(
+          {std::move(*xid), entry.busy(), is_heuristic(ended) ? ended : Xa::ok});
       continue;
     }
     scan_.whole = false;

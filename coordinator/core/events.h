@@ -129,6 +129,7 @@ struct Refused {
 struct ListedBranch {
   Xid xid;
   bool busy = false;
+  Xa heuristic = Xa::ok;  // XA_HEUR*: it has ended that way; else it is prepared, or busy
 };
 struct InDoubtListed {
   RmId rm = 0;

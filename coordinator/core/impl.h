@@ -220,7 +220,8 @@ class Coordinator::Impl {
   void consult(RmId rm, const ListedBranch& listed, std::uint64_t scan, std::set<Xid>& alarmed);
   void consult_live(Transaction& txn, RmId rm, const ListedBranch& listed, std::uint64_t scan,
                     std::set<Xid>& alarmed);
-  void consult_ended(const Gtrid& gtrid, RmId rm, const Xid& xid, std::set<Xid>& alarmed);
+  void consult_ended(const Gtrid& gtrid, RmId rm, const ListedBranch& listed,
+                     std::set<Xid>& alarmed);
   void end_orphan(RmId rm, const Xid& xid, Verb verb);
   void alarm_listed(RmId id, const Xid& xid, std::set<Xid>& alarmed, std::string_view what);
   void settle_unlisted(RmId rm, std::uint64_t scan);  // *

@@ -116,7 +116,10 @@ void Coordinator::Impl::orphan_answered(const Acknowledged& event) {
   if (!gtrid) return;
   if (event.verb == Verb::rollback && event.code == Xa::ok) ++counts_.orphans_rolled_back;
   if (!is_heuristic(event.code)) return;  // whatever else it says, the next scan tells
-  if (heuristic_of(gtrid->txn_id(), event.xid)) return;
+  if (const Heuristic* known = heuristic_of(gtrid->txn_id(), event.xid)) {
+    if (known->durable) end_orphan(event.rm, event.xid, Verb::forget);
+    return;
+  }
   keep_heuristic({gtrid->txn_id(), event.xid, event.code, event.verb == Verb::commit},
                  {event.rm, {}, event.xid, true});
 }

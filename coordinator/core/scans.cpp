@@ -104,7 +104,7 @@ void Coordinator::Impl::consult(RmId rm, const ListedBranch& listed, std::uint64
   const bool passed_over =
       TWOFOLD_PLANTED(commit_records_not_consulted) && txn && txn->phase == Phase::committing;
   if (txn && !passed_over) return consult_live(*txn, rm, listed, scan, alarmed);
-  if (!listed.busy) consult_ended(*gtrid, rm, xid, alarmed);  // busy: the next scan tells
+  if (!listed.busy) consult_ended(*gtrid, rm, listed, alarmed);  // busy: the next scan tells
 }
 
 void Coordinator::Impl::consult_live(Transaction& txn, RmId rm, const ListedBranch& listed,
@@ -115,7 +115,8 @@ void Coordinator::Impl::consult_live(Transaction& txn, RmId rm, const ListedBran
   Branch* branch = found == txn.branches.end() ? nullptr : &*found;
   if (branch) branch->listed_by = scan;
   if (listed.busy) return;
-  if (const Heuristic* known = heuristic_of(txn.id, listed.xid)) {
+  const Heuristic* known = heuristic_of(txn.id, listed.xid);
+  if (known && listed.heuristic != Xa::ok) {
     if (known->durable) end_orphan(rm, listed.xid, Verb::forget);
     return;
   }
@@ -147,12 +148,16 @@ void Coordinator::Impl::consult_live(Transaction& txn, RmId rm, const ListedBran
   }
 }
 
-void Coordinator::Impl::consult_ended(const Gtrid& gtrid, RmId rm, const Xid& xid,
+// A prepared branch may have a heuristic hazard on record: its store was given up for lost, and has
+// turned up again. It ends as was decided; what is on record stays, for a person to compare.
+void Coordinator::Impl::consult_ended(const Gtrid& gtrid, RmId rm, const ListedBranch& listed,
                                       std::set<Xid>& alarmed) {
+  const Xid& xid = listed.xid;
   const TxnId id = gtrid.txn_id();
   if (const Heuristic* known = heuristic_of(id, xid)) {
-    if (known->durable) end_orphan(rm, xid, Verb::forget);
-    return;
+    if (!known->durable) return;
+    const Verb decided = known->record.decided_commit ? Verb::commit : Verb::rollback;
+    return end_orphan(rm, xid, listed.heuristic != Xa::ok ? Verb::forget : decided);
   }
   if (const KeptOutcome* kept = outcomes_.find(id)) {
     const auto& bquals = kept->bquals;

@@ -337,6 +337,10 @@ class Player {
       listed.busy = true;
       word.resize(word.size() - 5);
     }
+    if (const auto heuristic = word.find(":heur"); heuristic != std::string::npos) {
+      listed.heuristic = parse_xa(word.substr(heuristic + 1)).value();
+      word.resize(heuristic);
+    }
     if (word == "foreign") {
       listed.xid = {42, "theirs", "branch"};
       return listed;

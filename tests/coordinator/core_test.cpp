@@ -323,7 +323,7 @@ TEST_F(Core, a_heuristic_that_is_in_the_log_is_not_asked_about_again) {
   EXPECT_EQ(bench.core().counts().live, 0u);
   bench.step(LinkUp{0, 10, 500});
   const auto forget =
-      bench.step(InDoubtListed{0, true, {{bench.xid({{1, 1}, 0}, "orders"), false}}});
+      bench.step(InDoubtListed{0, true, {{bench.xid({{1, 1}, 0}, "orders"), false, Xa::heurrb}}});
   EXPECT_EQ(all<Forget>(forget).size(), 1u);
 }
 
