@@ -550,6 +550,9 @@ Result<Recovered> replay_for(const EngineOptions& options, DecisionStore& store)
                  "--accept-store " + name +
                      ": there is no resource manager of that name in the configuration"};
   }
+  if (const LogInfo info = store.info(); info.backup && !options.restored) {
+    return marked_as_backup(c.log, *info.backup);
+  }
   Result<Recovered> recovered = store.replay();
   if (!recovered) return recovered;
   if (options.restored) {  // as restore() will record it

@@ -33,8 +33,8 @@ struct EngineOptions {
 };
 
 // Replays the log, if a coordinator may start on it with these options. invalid: it is another
-// node's, or it knows a participant that the configuration leaves out and that was not drained.
-// Changes nothing.
+// node's, marked as a backup (unless `restored`), or it knows a participant that the configuration
+// leaves out and that was not drained. Changes nothing.
 Result<Recovered> replay_for(const EngineOptions& options, DecisionStore& store);
 
 class Engine {

@@ -67,8 +67,14 @@ EngineOptions options_of(CommandLine command_line) {
 // Beside a coordinator that runs, too.
 void check(CommandLine command_line) {
   const EngineOptions options = options_of(std::move(command_line));
-  auto store = LmdbDecisionStore::open_read_only(options.configuration.coordinator.log).value();
-  replay_for(options, *store).value();
+  auto store = LmdbDecisionStore::open_read_only(options.configuration.coordinator.log);
+  if (!store && store.error().fault == Fault::not_found) {
+    throw std::runtime_error("there is no log in " +
+                             options.configuration.coordinator.log.string() +
+                             ", so nothing can be said: name the system's log with --log DIR (a "
+                             "relative one in a configuration starts at the file's own folder)");
+  }
+  replay_for(options, *store.value()).value();
   std::cout << "the log allows to start with this configuration" << std::endl;
 }
 

@@ -139,19 +139,6 @@ Result<std::optional<LogIdentity>> read_identity(const lmdb::Environment& enviro
   return read;
 }
 
-Error marked_as_backup(const fs::path& directory, const BackupMark& mark) {
-  const std::string why = mark.known_by.empty()
-                              ? " is marked as a backup"
-                              : " is marked as an older copy, since resource manager " +
-                                    mark.known_by + " knows a later epoch of it";
-  return {
-      Fault::invalid,
-      "the log in " + directory.string() + why +
-          ": decisions made since are not in it. If a newer copy is left, start the coordinator "
-          "on that one. If this is the newest there is, start it once with --restored "
-          "(docs/backup.md says what that means)"};
-}
-
 Error no_room(const fs::path& directory, const std::string& for_what) {
   return {Fault::full, "there is no room for " + for_what + " in the log in " + directory.string() +
                            ": make room on its disk, or raise the number in its file map_bytes, "
@@ -289,8 +276,22 @@ std::vector<std::string> log_table_names() {
 
 Error missing_log(const fs::path& directory) {
   return {Fault::not_found, "there is no log in " + directory.string() +
-                                ": create one with: twofold-log init " + directory.string() +
-                                " --node NAME"};
+                                ": name the one that this system has run with, if it has; a new "
+                                "system's log is made with: twofold-log init " +
+                                directory.string() + " --node NAME"};
+}
+
+Error marked_as_backup(const fs::path& directory, const BackupMark& mark) {
+  const std::string why = mark.known_by.empty()
+                              ? " is marked as a backup"
+                              : " is marked as an older copy, since resource manager " +
+                                    mark.known_by + " knows a later epoch of it";
+  return {
+      Fault::invalid,
+      "the log in " + directory.string() + why +
+          ": decisions made since are not in it. If a newer copy is left, start the coordinator "
+          "on that one. If this is the newest there is, start it once with --restored "
+          "(docs/backup.md says what that means)"};
 }
 
 std::vector<Mutation> mutations(const LogRecord& record) {

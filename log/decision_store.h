@@ -50,6 +50,8 @@ struct LogInfo {
 
 // What to tell a person whose directory holds no log.
 Error missing_log(const std::filesystem::path& directory);
+// What to tell a person who starts on a log that is marked as a backup (rule 2).
+Error marked_as_backup(const std::filesystem::path& directory, const BackupMark& mark);
 
 class DecisionStore {
  public:

@@ -216,7 +216,8 @@ Result<void> Cluster::lay_out() {
   auto ports = settle_ports(configuration_, options_.base_port);
   if (!ports) return ports.error();
   for (ReservedPort& port : *ports) ports_.push_back(std::move(port));
-  if (before && fs::exists(configuration_.coordinator.log)) {
+  if (auto done = refuse_another_log(); !done) return done.error();
+  if (fs::exists(configuration_.coordinator.log)) {
     if (auto done = check_configuration(); !done) return done.error();
   }
   if (auto done = write_configuration(configuration_file(), configuration_); !done) {
@@ -252,6 +253,24 @@ Result<void> Cluster::make_log() {
       "init", "twofold-log",
       {"init", configuration_.coordinator.log.string(), "--node", configuration_.coordinator.node,
        "--map-mib", std::to_string(configuration_.coordinator.log_map_bytes >> 20)});
+}
+
+// What is in doubt at the participants only the log tells that the system has run with.
+Result<void> Cluster::refuse_another_log() const {
+  if (!fs::exists(configuration_file())) return {};
+  auto former = read_configuration(configuration_file());
+  if (!former) return former.error();
+  fill_in_paths(*former, directory());
+  const fs::path& log = former->coordinator.log;
+  std::error_code ignored;
+  if (!fs::exists(log) || fs::equivalent(log, configuration_.coordinator.log, ignored)) return {};
+  return Error{Fault::invalid,
+               "the configuration names the decision log " +
+                   configuration_.coordinator.log.string() + ", and this system has run with " +
+                   log.string() +
+                   ", which is still there and alone can end what the participants hold in doubt. "
+                   "Name that one. To begin with another, drain every participant first (twofold "
+                   "drain), stop the system, and move the former log out of its place"};
 }
 
 // The log knows which participants may hold branches, and only the coordinator reads it; the former

@@ -124,6 +124,7 @@ class Cluster {
   Result<void> lay_out();
   Result<void> make_log();
   Result<void> check_configuration();
+  Result<void> refuse_another_log() const;
   // A program that ends by itself; what it says goes into the log file of that name.
   Result<void> run(std::string_view name, const char* program,
                    const std::vector<std::string>& arguments);

@@ -99,6 +99,49 @@ TEST_F(ClusterTest, AMissingLogIsNotMadeAnew) {
   EXPECT_FALSE(std::filesystem::exists(folder_ / "coordinator" / "log"));
 }
 
+// Only the log that a system has run with can end what its participants hold.
+TEST_F(ClusterTest, AnotherLogIsNotTakenForTheOneThatIsThere) {
+  ASSERT_TRUE(make(small()));
+  const auto log = folder_ / "coordinator" / "log";
+  const auto other = folder_ / "another-log";
+  std::string text;
+  {
+    std::ifstream file(folder_ / "given.toml");
+    text.assign(std::istreambuf_iterator<char>(file), {});
+  }
+  const auto configure = [&](const std::filesystem::path& named) {
+    std::string changed = text;
+    changed.insert(text.find("listen"), "log = \"" + named.string() + "\"\n");
+    std::ofstream(folder_ / "given.toml") << changed;
+    auto made = options();
+    made.configuration = folder_ / "given.toml";
+    return made;
+  };
+  const auto refused = Cluster::create(configure(other));
+  ASSERT_FALSE(refused);
+  EXPECT_THAT(refused.error().message, HasSubstr("and this system has run with " + log.string()));
+  EXPECT_TRUE(Cluster::create(configure(folder_ / "coordinator" / "." / "log")));
+  std::filesystem::rename(log, other);  // moved
+  const auto moved = Cluster::create(configure(other));
+  EXPECT_TRUE(moved) << moved.error().message;
+}
+
+// The coordinator is asked about every log that is there, also in a directory that is new.
+TEST_F(ClusterTest, ALogOfAnotherNodeIsNoticedBeforeAnythingIsLaidOut) {
+  ASSERT_TRUE(make(small()));
+  auto elsewhere = options();
+  elsewhere.directory = folder_ / "new";
+  elsewhere.configuration = folder_ / "other.toml";
+  std::ofstream(elsewhere.configuration)
+      << "[coordinator]\nnode = \"other\"\nlog = \"" << (folder_ / "coordinator" / "log").string()
+      << "\"\nlisten = \"127.0.0.1:0\"\n[[resource_manager]]\nname = \"payments\"\n"
+         "address = \"127.0.0.1:0\"\n";
+  const auto refused = make(elsewhere);
+  ASSERT_FALSE(refused);
+  EXPECT_THAT(refused.error().message, HasSubstr("belongs to the node \"main\""));
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "new" / "twofold.toml"));
+}
+
 TEST_F(ClusterTest, OpenWantsWhatUpHasMade) {
   const auto opened = Cluster::open(folder_);
   ASSERT_FALSE(opened);

@@ -84,8 +84,8 @@ TEST(DecisionStore, OnlyInitMakesALog) {
   const auto missing = LmdbDecisionStore::open(directory);
   ASSERT_TRUE(missing.has_error());
   EXPECT_EQ(missing.error().fault, Fault::not_found);
-  EXPECT_THAT(missing.error().message, HasSubstr("create one with: twofold-log init " +
-                                                 directory.string() + " --node NAME"));
+  EXPECT_THAT(missing.error().message,
+              HasSubstr("is made with: twofold-log init " + directory.string() + " --node NAME"));
   EXPECT_FALSE(fs::exists(directory));
   const auto made = LmdbDecisionStore::init(directory, "main", kMapBytes);
   ASSERT_TRUE(made.has_value()) << made.error().message;

@@ -129,6 +129,79 @@ TEST_F(ParticipantsTest, WhatIsDecidedAndNotEndedIsListed) {
   expect_quiet();
 }
 
+TEST_F(ParticipantsTest, ACheckTellsWhatAStartWould) {
+  const std::string log = (fs::path(data()) / "coordinator" / "log").string();
+  const std::string copy = scratch("copy").string();
+  ASSERT_EQ(run("twofold-log", {"backup", log, copy}).status, 0);
+  const auto check = [&](std::vector<std::string> more) {
+    std::vector<std::string> arguments{"--config", cluster().configuration_file().string(),
+                                       "--check"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return run("twofold-coordinator", arguments);
+  };
+  EXPECT_EQ(check({}).status, 0) << "beside the one that runs";
+  const Ran marked = check({"--log", copy});
+  EXPECT_EQ(marked.status, 1);
+  EXPECT_THAT(marked.err, AllOf(HasSubstr("is marked as a backup"), HasSubstr("--restored")));
+  EXPECT_EQ(check({"--log", copy, "--restored"}).status, 0);
+  // A configuration elsewhere names a log there.
+  const fs::path elsewhere = scratch("elsewhere.toml");
+  fs::copy_file(cluster().configuration_file(), elsewhere);
+  const Ran missing = run("twofold-coordinator", {"--config", elsewhere.string(), "--check"});
+  EXPECT_EQ(missing.status, 1);
+  EXPECT_THAT(missing.err, AllOf(HasSubstr("there is no log in "), HasSubstr("--log DIR"),
+                                 Not(HasSubstr("twofold-log init"))));
+}
+
+// From another terminal: who waits for the drain does not begin it again.
+TEST_F(ParticipantsTest, ADrainThatIsTakenBackStaysTakenBack) {
+  ASSERT_EQ(submit({"payments"}).verdict, Verdict::committed);
+  client::Client client(client_options());
+  auto begun = client.begin({std::chrono::seconds{60}, {}});
+  ASSERT_TRUE(begun) << begun.error().message;
+  begun->work("payments", {{"put", {{"key", Value{"k"}}, {"value", Value{std::int64_t{7}}}}}});
+  Ran waited;
+  std::thread waiter([&] { waited = twofold({"drain", "payments"}); });
+  wait_for_standing("payments", "draining, serving");
+  const Ran taken_back = twofold({"drain", "payments", "--cancel"});
+  EXPECT_THAT(taken_back.out, HasSubstr("payments is active")) << taken_back.err;
+  waiter.join();
+  EXPECT_EQ(waited.status, 1);
+  EXPECT_THAT(waited.err, HasSubstr("payments is active again"));
+  EXPECT_THAT(standing("payments"), HasSubstr("active, serving"));
+  EXPECT_EQ(begun->commit().verdict, Verdict::committed);
+  EXPECT_EQ(submit({"payments"}).verdict, Verdict::committed);
+}
+
+// Given up, with a hazard on record, and then found again: what it held in doubt ends as was
+// decided.
+TEST_F(ParticipantsTest, ALostStoreThatTurnsUpEndsItsBranchesAsDecided) {
+  ASSERT_TRUE(cluster().kill("coordinator"));
+  start("coordinator", {"--crash-at", "before:Commit@kitchen"});
+  EXPECT_EQ(submit({"orders", "kitchen"}, std::chrono::seconds{2}).verdict, Verdict::unknown);
+  ASSERT_TRUE(cluster().wait_for_end("coordinator", kPatience));
+  const fs::path store = fs::path(data()) / "kitchen";
+  ASSERT_TRUE(cluster().kill("kitchen"));
+  fs::rename(store, scratch("lost"));
+  start("kitchen");
+  start("coordinator", {"--accept-store", "kitchen"});
+  wait_for_standing("kitchen", "active, serving");
+  ASSERT_EQ(twofold({"drain", "kitchen"}).status, 0);
+  EXPECT_EQ(coordinator_number("heuristics"), 1);
+
+  ASSERT_TRUE(cluster().kill("kitchen"));
+  fs::remove_all(store);
+  fs::rename(scratch("lost"), store);
+  start("kitchen");
+  const std::map<std::string, std::int64_t> committed{{"k", 1}};
+  const auto give_up = std::chrono::steady_clock::now() + kPatience;
+  while (integers("kitchen") != committed) {
+    ASSERT_LT(std::chrono::steady_clock::now(), give_up) << "rolled back, or forgotten";
+  }
+  expect_quiet();
+  EXPECT_EQ(coordinator_number("heuristics"), 1) << "it is still for a person to look at";
+}
+
 TEST_F(ParticipantsTest, DrainingWaitsForWhatRunsAndIsTakenBack) {
   ASSERT_EQ(submit({"payments"}).verdict, Verdict::committed);
   client::Client client(client_options());
