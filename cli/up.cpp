@@ -13,6 +13,7 @@
 #include <optional>
 
 #include "cli/commands.h"
+#include "cli/links.h"
 #include "cli/output.h"
 #include "cli/target.h"
 #include "lab/cluster/cluster.h"
@@ -33,9 +34,20 @@ struct SystemOptions {
   std::string name;
   std::string crash_at;
   bool restored = false;
+  std::vector<std::string> accept_stores;
   std::int64_t base_port = 0;
   bool json = false;
 };
+
+// What only the coordinator takes.
+std::vector<std::string> coordinator_arguments(const SystemOptions& options) {
+  std::vector<std::string> arguments;
+  if (options.restored) arguments.push_back("--restored");
+  for (const std::string& name : options.accept_stores) {
+    arguments.insert(arguments.end(), {"--accept-store", name});
+  }
+  return arguments;
+}
 
 json::object member_json(const Member& member) {
   return {{"name", member.name},
@@ -167,11 +179,13 @@ int up(const SystemOptions& options) {
   layout.directory = options.data;
   layout.configuration = options.configuration;
   layout.base_port = options.base_port;
+  layout.coordinator_arguments = coordinator_arguments(options);
   auto cluster = Cluster::create(layout);
   if (!cluster) return fail(cluster.error());
   Watcher watcher(*cluster, options.json);  // from here on signals wait for run()
   if (auto done = cluster->claim(); !done) return fail(done.error());
   if (auto done = cluster->start_all(); !done) return fail(done.error());
+  await_links(*cluster, participants_of(*cluster));
   auto state = cluster->state();
   if (!state) return fail(state.error());
   print_system(*cluster, *state, options.json);
@@ -224,9 +238,17 @@ int start_one(const SystemOptions& options) {
   auto cluster = Cluster::open(options.data);
   if (!cluster) return fail(cluster.error());
   lab::StartOptions start;
-  if (!options.crash_at.empty()) start.arguments = {"--crash-at", options.crash_at};
-  if (options.restored) start.arguments.push_back("--restored");
+  start.arguments = coordinator_arguments(options);
+  const bool coordinator = options.name == lab::kCoordinator;
+  if (!coordinator && !start.arguments.empty()) {
+    return fail({Fault::invalid, start.arguments.front() +
+                                     " is for the coordinator's start: twofold start coordinator"});
+  }
+  if (!options.crash_at.empty()) {
+    start.arguments.insert(start.arguments.end(), {"--crash-at", options.crash_at});
+  }
   if (auto done = cluster->start(options.name, start); !done) return fail(done.error());
+  await_links(*cluster, coordinator ? participants_of(*cluster) : std::vector{options.name});
   auto state = cluster->state();
   if (!state) return fail(state.error());
   const auto& member = *state->find(options.name);
@@ -253,6 +275,18 @@ CLI::App* add_command(CLI::App& app, const char* name, const char* description, 
   return command;
 }
 
+void add_coordinator_options(CLI::App& command, SystemOptions& options) {
+  command.add_flag("--restored", options.restored,
+                   "The coordinator, for once, on a log that is an older copy: see docs/backup.md");
+  command
+      .add_option("--accept-store", options.accept_stores,
+                  "The coordinator, for once: that participant's store is lost for good, and "
+                  "another one is taken in its place; may be repeated. See docs/participants.md")
+      ->type_name("NAME")
+      ->type_size(1)
+      ->allow_extra_args(false);
+}
+
 }  // namespace
 
 void add_system(CLI::App& app, int& status) {
@@ -277,6 +311,7 @@ void add_system(CLI::App& app, int& status) {
           "The coordinator's port; the others follow. Without it: the ports of the last time, "
           "or free ones")
       ->type_name("PORT");
+  add_coordinator_options(*up_command, *options);
   add_command(app, "down",
               "Stop a system: what `up` started, and what one that was killed has left",
               "Example:\n  twofold down --data /var/tmp/shop", options, status, down);
@@ -294,8 +329,7 @@ void add_system(CLI::App& app, int& status) {
       ->add_option("--crash-at", options->crash_at,
                    "Let it kill itself at this point: before|after:<Event or Effect>[@rm][#n]")
       ->type_name("POINT");
-  start_command->add_flag("--restored", options->restored,
-                          "The coordinator, on a log that is an older copy: see docs/backup.md");
+  add_coordinator_options(*start_command, *options);
 }
 
 }  // namespace twofold::cli

@@ -278,7 +278,12 @@ Result<void> Cluster::refuse_another_log() const {
 Result<void> Cluster::check_configuration() {
   const auto path = directory() / "twofold.toml.new";
   auto done = write_configuration(path, configuration_);
-  if (done) done = run("check", "twofold-coordinator", {"--config", path.string(), "--check"});
+  if (done) {
+    std::vector<std::string> arguments{"--config", path.string(), "--check"};
+    const auto& more = options_.coordinator_arguments;
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    done = run("check", "twofold-coordinator", arguments);
+  }
   std::error_code ignored;
   fs::remove(path, ignored);
   return done;
@@ -396,7 +401,9 @@ Result<void> Cluster::start_all() {
   auto order = names();
   std::rotate(order.begin(), order.begin() + 1, order.end());
   for (const auto& name : order) {
-    if (auto done = start(name); !done) {
+    StartOptions options;
+    if (name == kCoordinator) options.arguments = options_.coordinator_arguments;
+    if (auto done = start(name, options); !done) {
       stop_all();
       return done.error();
     }

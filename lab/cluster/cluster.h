@@ -50,7 +50,8 @@ struct ClusterOptions {
       configuration;  // empty: the one in the directory, or orders, payments, dispatch, kitchen
   std::int64_t base_port = 0;      // the coordinator's, the others follow; 0: free ports
   std::filesystem::path programs;  // empty: beside the running program
-  bool kill_at_end = false;        // the destructor kills what runs
+  std::vector<std::string> coordinator_arguments{};  // at its start by start_all(): "--restored"
+  bool kill_at_end = false;                          // the destructor kills what runs
 };
 
 struct StartOptions {
@@ -123,8 +124,8 @@ class Cluster {
   Cluster(ClusterOptions options, Configuration configuration);
   Result<void> lay_out();
   Result<void> make_log();
-  Result<void> check_configuration();
   Result<void> refuse_another_log() const;
+  Result<void> check_configuration();
   // A program that ends by itself; what it says goes into the log file of that name.
   Result<void> run(std::string_view name, const char* program,
                    const std::vector<std::string>& arguments);

@@ -282,6 +282,81 @@ TEST_F(CliTest, UpTellsOfDeathsAndStarts) {
   EXPECT_THAT(run("down @").out, HasSubstr("nothing runs"));
 }
 
+class StartedTest : public CliTest {
+ protected:
+  // One attempt; true: committed.
+  bool submits_to(const std::string& rm) {
+    const auto file = folder_ / "one.jsonl";
+    std::ofstream(file) << R"({"branches": [{"rm": ")" << rm
+                        << R"(", "work": [{"op": "put", "key": "k", "value": 1}]}]})" << '\n';
+    const auto ran = run("submit " + file.string() + " --retries 0 --json @");
+    const auto told = ran.parsed();
+    return told.is_object() && told.at("committed").to_number<int>() == 1;
+  }
+  void lose_store_of(const std::string& rm) {
+    std::filesystem::rename(data_ / rm, folder_ / ("lost-" + std::to_string(++lost_)));
+  }
+
+ private:
+  int lost_ = 0;
+};
+
+// No attempt of theirs may be refused because a link is not there yet.
+TEST_F(StartedTest, WhatIsStartedServesWhenStartReturns) {
+  start_up();
+  EXPECT_TRUE(submits_to("payments"));
+  for (const char* name : {"payments", "coordinator", "payments", "coordinator"}) {
+    ASSERT_EQ(run(std::string("kill ") + name + " @").status, 0);
+    const auto started = run(std::string("start ") + name + " @");
+    EXPECT_EQ(started.status, 0) << started.err;
+    EXPECT_EQ(started.err, "");
+    EXPECT_TRUE(submits_to("payments")) << name;
+  }
+  // With no coordinator there is nothing to wait for; one that does not run is not waited for.
+  ASSERT_EQ(run("kill coordinator @").status, 0);
+  ASSERT_EQ(run("kill payments @").status, 0);
+  EXPECT_EQ(run("start coordinator @").err, "");
+  EXPECT_TRUE(submits_to("orders"));
+}
+
+TEST_F(StartedTest, WhatIsOnlyForTheCoordinatorReachesIt) {
+  start_up();
+  EXPECT_TRUE(submits_to("kitchen"));
+  ASSERT_EQ(run("kill kitchen @").status, 0);
+  lose_store_of("kitchen");
+  EXPECT_EQ(run("start kitchen @").status, 0);
+  EXPECT_FALSE(submits_to("kitchen"));
+  ASSERT_EQ(run("kill coordinator @").status, 0);
+  EXPECT_THAT(run("start coordinator --accept-store nobody @").err,
+              HasSubstr("there is no resource manager of that name"));
+  EXPECT_THAT(run("start kitchen --accept-store kitchen @").err,
+              HasSubstr("twofold start coordinator"));
+  const auto accepted = run("start coordinator --accept-store kitchen --accept-store orders @");
+  EXPECT_EQ(accepted.status, 0) << accepted.err;
+  EXPECT_TRUE(submits_to("kitchen"));
+
+  ASSERT_EQ(run("down @").status, 0);
+  ASSERT_TRUE(up_->wait_for_end(20s));
+  lose_store_of("kitchen");
+  start_up({"--accept-store", "kitchen"});
+  EXPECT_TRUE(submits_to("kitchen"));
+
+  // A backup in place of the log.
+  ASSERT_EQ(run("down @").status, 0);
+  ASSERT_TRUE(up_->wait_for_end(20s));
+  const auto log = (data_ / "coordinator" / "log").string();
+  ASSERT_EQ(std::system((TWOFOLD_BIN_DIR "/twofold-log backup " + log + " " + log + ".copy > " +
+                         (folder_ / "backup").string())
+                            .c_str()),
+            0);
+  std::filesystem::remove_all(log);
+  std::filesystem::rename(log + ".copy", log);
+  EXPECT_THAT(run("up @").err, HasSubstr("is marked as a backup"));
+  start_up({"--restored"});
+  EXPECT_TRUE(submits_to("kitchen"));
+  EXPECT_EQ(run("down @").status, 0);
+}
+
 TEST_F(CliTest, LeftoversAreToldAndStopped) {
   start_up();
   EXPECT_THAT(run("up @").err, HasSubstr("is already up"));

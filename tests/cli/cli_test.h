@@ -14,6 +14,7 @@
 #include <optional>
 #include <sstream>
 #include <string>
+#include <vector>
 
 #include "lab/cluster/cluster.h"
 #include "lab/workflows/generate.h"
@@ -90,10 +91,12 @@ class CliTest : public testing::Test {
     return ran;
   }
 
-  void start_up() {
+  void start_up(const std::vector<std::string>& more = {}) {
+    std::vector<std::string> arguments{"up", "--data", data_.string()};
+    arguments.insert(arguments.end(), more.begin(), more.end());
     auto follower = lab::LogFollower::open(up_log());
     ASSERT_TRUE(follower) << follower.error().message;
-    auto started = lab::spawn(programs_ / "twofold", {"up", "--data", data_.string()}, up_log());
+    auto started = lab::spawn(programs_ / "twofold", arguments, up_log());
     ASSERT_TRUE(started) << started.error().message;
     up_.emplace(std::move(*started));
     ASSERT_TRUE(follower->wait_for_line("Stop it with", *up_, 60s)) << follower->text();
