@@ -8,6 +8,16 @@
 #include "runtime/logging.h"
 
 namespace twofold::resource_manager {
+namespace {
+
+void tell_space(const SpaceChanged& space) {
+  if (space.room) return spdlog::info("there is room again: branches that write are taken");
+  spdlog::error(
+      "no room: branches that write are refused until there is some again, and what is decided "
+      "waits for it; erase something, or give the data a larger map or disk");
+}
+
+}  // namespace
 
 Time monotonic_now() {
   return Time(
@@ -78,6 +88,7 @@ void Engine::drain() {
 }
 
 void Engine::step(Event event) {
+  if (const auto* space = std::get_if<SpaceChanged>(&event)) tell_space(*space);
   const auto flush = [this] { outlet_->flush(); };
   const std::string_view crossing = crash_point_.armed() ? name(event) : std::string_view();
   crash_point_.before(crossing, {});

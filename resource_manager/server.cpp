@@ -18,6 +18,7 @@ wire::FailureCode code_of(RefuseSession::Why why) {
     case RefuseSession::Why::stale: return wire::FAILURE_STALE;
     case RefuseSession::Why::wrong_log: return wire::FAILURE_WRONG_LOG;
     case RefuseSession::Why::outdated: return wire::FAILURE_OUTDATED;
+    case RefuseSession::Why::busy: return wire::FAILURE_BUSY;
   }
   return wire::FAILURE_STALE;
 }

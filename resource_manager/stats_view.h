@@ -21,6 +21,10 @@ inline void add_text(wire::StatsAnswer& stats, const char* name, const std::stri
   text.set_value(value);
 }
 
+inline void add_room(wire::StatsAnswer& stats, bool room) {
+  add_text(stats, "room", room ? "yes" : "no: branches that write are refused");
+}
+
 inline void add_histogram(wire::StatsAnswer& stats, const char* name, const Histogram& values) {
   wire::HistogramView& view = *stats.add_histograms();
   view.set_name(name);

@@ -252,7 +252,7 @@ class BlockingAdapter final : public Adapter {
             std::function<void(Result<wire::ScanAnswer>)> done) override;
   void add_stats(wire::StatsAnswer& stats) const override {
     driver_->add_stats(stats);
-    add_number(stats, "room", !pool_ || !pool_->full() ? 1 : 0);
+    add_room(stats, !pool_ || !pool_->full());
   }
 
  private:

@@ -24,8 +24,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::string_view kFormat = "twofold files 1";
+constexpr std::string_view kFormat = "twofold files 2";
 constexpr const char* kFolders[] = {"files", "staging", "outcomes", "nodes"};
+constexpr std::size_t kReserveFileBytes = 64u << 10;  // enough to remove a few hundred files
 
 std::runtime_error damaged(const fs::path& file, const std::string& what) {
   return std::runtime_error(file.string() + " is damaged: " + what +
@@ -74,6 +75,15 @@ Result<std::uint64_t> identify(const fs::path& directory) {
     return Error{Fault::unsupported,
                  file.string() + " is not of the format that this build knows, '" +
                      std::string(kFormat) + "': start the version that wrote it"};
+  }
+  for (const char* folder : kFolders) {
+    if (is_there(directory / folder)) continue;
+    return Error{Fault::damaged,
+                 (directory / folder).string() +
+                     " is missing, a part of the data: put it back from where it has gone, or a "
+                     "copy of all the data. An empty one in its place would lose what was in it: "
+                     "branches in doubt (staging), what they published (files), and what the "
+                     "coordinators ask for (outcomes, nodes)"};
   }
   const auto id = lines.size() == 2 ? parse_number(lines[1]) : std::nullopt;
   if (id && *id != 0) return *id;
@@ -166,7 +176,8 @@ Disk::Disk(fs::path directory, int lock, std::uint64_t store_id)
       files_(directory_ / "files"),
       staging_(directory_ / "staging"),
       outcomes_(directory_ / "outcomes"),
-      nodes_(directory_ / "nodes"),
+      reserve_(directory_ / "reserve"),
+      node_files_(directory_ / "nodes"),
       lock_(lock),
       store_id_(store_id) {}
 
@@ -205,17 +216,24 @@ Written Disk::stage(const Xid& xid, const Manifest& manifest, const Changes& cha
     return Written::no_room;
   }
   const fs::path folder = folder_of(xid);
-  if (write_branch(folder, manifest, changes)) {
-    if (!manifest.one_phase) ++prepared_;
-    return Written::durable;
+  bool written = write_branch(folder, manifest, changes);
+  if (!written && manifest.publish.empty() && give_reserve()) {
+    written = write_branch(folder, manifest, changes);
   }
-  remove_folder(folder, "manifest");
-  must_sync_folder(staging_);  // or a crash might bring its manifest back
-  return Written::no_room;
+  if (!written) return Written::no_room;
+  if (!manifest.one_phase) ++prepared_;
+  return Written::durable;
 }
 
-// False: no room.
+// False: no room, and nothing is left of it.
 bool Disk::write_branch(const fs::path& folder, const Manifest& manifest, const Changes& changes) {
+  if (write_folder(folder, manifest, changes)) return true;
+  remove_folder(folder, "manifest");
+  must_sync_folder(staging_);  // or a crash might bring its manifest back
+  return false;
+}
+
+bool Disk::write_folder(const fs::path& folder, const Manifest& manifest, const Changes& changes) {
   if (!make_folder(folder)) return false;
   std::size_t number = 0;
   for (const std::string& path : manifest.publish) {
@@ -226,8 +244,15 @@ bool Disk::write_branch(const fs::path& folder, const Manifest& manifest, const 
          replace_file(folder / "manifest", encode(manifest)) && sync_folder(staging_);
 }
 
-// Each step leaves alone what an earlier attempt has done.
 Written Disk::commit(const Xid& xid) {
+  Written written = try_commit(xid);
+  if (written == Written::no_room && give_reserve()) written = try_commit(xid);
+  if (written == Written::durable) fill_reserve();
+  return written;
+}
+
+// Each step leaves alone what an earlier attempt has done.
+Written Disk::try_commit(const Xid& xid) {
   const fs::path folder = folder_of(xid);
   const Manifest manifest = manifest_of(xid);
   const fs::path outcome = outcomes_ / to_text(xid);
@@ -267,19 +292,31 @@ void Disk::remove(const Xid& xid) {
   // Synced, although a rollback need not be: a branch that comes after it may hold its locks.
   must_sync_folder(staging_);
   if (counted) --prepared_;
+  fill_reserve();
+}
+
+// ---- the reserve --------------------------------------------------------------------------------
+
+// As soon as there is room for it again.
+void Disk::fill_reserve() {
+  if (is_there(reserve_) || !has_room(directory_, kReserveFileBytes)) return;
+  if (!replace_file(reserve_, std::string(kReserveFileBytes, '\0'))) {
+    remove_file(reserve_.string() + ".new");
+  }
+}
+
+// False: it has been given already. Its blocks are free when this returns.
+bool Disk::give_reserve() {
+  if (!is_there(reserve_)) return false;
+  remove_file(reserve_);
+  must_sync_folder(directory_);
+  return true;
 }
 
 // ---- nodes --------------------------------------------------------------------------------------
 
 Written Disk::record(const NodeRecord& record) {
-  std::string text = std::string("twofold node 1\n") + std::to_string(record.log_id.value) + "\n" +
-                     std::to_string(record.epoch) + "\n" + std::to_string(record.nonce) + "\n" +
-                     to_text(record.low_water) + "\n";
-  for (const FormerLog& log : record.former) {
-    text += std::to_string(log.log_id.value) + " " + to_text(log.low_water) + "\n";
-  }
-  const bool room = replace_file(nodes_ / base64url_encode(record.node), text);
-  return room ? Written::durable : Written::no_room;
+  return node_files_.record(record) ? Written::durable : Written::no_room;
 }
 
 void Disk::purge(const NodeRecord& record) {
@@ -291,51 +328,14 @@ void Disk::purge(const NodeRecord& record) {
   }
 }
 
-namespace {
-
-std::optional<FormerLog> parse_former(std::string_view line) {
-  const std::size_t space = line.find(' ');
-  if (space == std::string_view::npos) return std::nullopt;
-  const auto log = parse_number(line.substr(0, space));
-  const Result<TxnId> low_water = parse_txn_id(line.substr(space + 1));
-  if (!log || !low_water) return std::nullopt;
-  return FormerLog{LogId{*log}, *low_water};
-}
-
-std::optional<NodeRecord> read_node(const fs::path& file) {
-  const std::optional<std::string> node = base64url_decode(file.filename().string());
-  const std::vector<std::string> lines = split_lines(read_file(file).value());
-  if (!node || lines.size() < 5 || lines[0] != "twofold node 1") return std::nullopt;
-  const auto log = parse_number(lines[1]), epoch = parse_number(lines[2]),
-             nonce = parse_number(lines[3]);
-  const Result<TxnId> low_water = parse_txn_id(lines[4]);
-  if (!log || !epoch || !nonce || !low_water) return std::nullopt;
-  NodeRecord record{*node, LogId{*log}, *epoch, *nonce, *low_water};
-  for (auto line = lines.begin() + 5; line != lines.end(); ++line) {
-    const std::optional<FormerLog> former = parse_former(*line);
-    if (!former) return std::nullopt;
-    record.former.push_back(*former);
-  }
-  return record;
-}
-
-}  // namespace
-
 // ---- starting -----------------------------------------------------------------------------------
 
 Recovered Disk::recover(Time now) {
   Recovered recovered;
   for (const fs::path& folder : children(staging_)) take_branch(folder, now, recovered);
   must_sync_folder(staging_);
-  for (const fs::path& file : children(nodes_)) {
-    if (file.extension() == ".new") {
-      remove_file(file);
-      continue;
-    }
-    std::optional<NodeRecord> record = read_node(file);
-    if (!record) throw damaged(file, "it is no record of a coordinator's node");
-    recovered.nodes.push_back(std::move(*record));
-  }
+  recovered.nodes = node_files_.recover();
+  fill_reserve();
   return recovered;
 }
 

@@ -1,13 +1,15 @@
 // The files kind's data on disk. Every function blocks, and what it promises is synced when it
 // returns. A lack of room is told; any other fault of the file system ends the process (rule 23).
 //
-//   format             "twofold files 1", the store id; written last when the data is made
+//   format             "twofold files 2", the store id; written last when the data is made
 //   owner.lock         flock()ed by the process that has the data (rule 1)
 //   files/             what is published
 //   staging/XID/       a branch: its new contents as 0, 1, …; `outcome`, an empty file; `manifest`,
 //                      which is there once all the rest is
 //   outcomes/XID       this branch has committed (rule 16)
-//   nodes/NODE         a coordinator's node (rules 2 and 18)
+//   nodes/NODE         a coordinator's node (files_nodes.h)
+//   reserve            blocks for when others have filled the disk: given up for a branch that only
+//                      removes, or for a commit, and taken again when there is room
 //
 // A branch commits in one instant: when `outcome` is moved from its staging folder to outcomes/.
 // What follows (moving files into place) is a function of the manifest, is repeated by open() after
@@ -26,6 +28,7 @@
 #include "protocol/result.h"
 #include "protocol/wire.pb.h"
 #include "resource_manager/adapters/blocking.h"
+#include "resource_manager/adapters/files_nodes.h"
 #include "resource_manager/adapters/files_operations.h"
 #include "resource_manager/core/events.h"
 
@@ -81,10 +84,16 @@ class Disk final : public Tree {
   Manifest manifest_of(const Xid& xid) const;
   bool write_branch(const std::filesystem::path& folder, const Manifest& manifest,
                     const Changes& changes);
+  bool write_folder(const std::filesystem::path& folder, const Manifest& manifest,
+                    const Changes& changes);
+  Written try_commit(const Xid& xid);
+  void fill_reserve();
+  bool give_reserve();
   bool apply(const std::filesystem::path& folder, const Manifest& manifest);
   void take_branch(const std::filesystem::path& folder, Time now, Recovered& recovered);
 
-  const std::filesystem::path directory_, files_, staging_, outcomes_, nodes_;
+  const std::filesystem::path directory_, files_, staging_, outcomes_, reserve_;
+  Nodes node_files_;
   const int lock_;
   const std::uint64_t store_id_;
   std::atomic<std::uint64_t> prepared_{0};

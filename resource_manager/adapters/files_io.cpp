@@ -76,6 +76,9 @@ void remove_empty(const fs::path& folder) {
 }  // namespace
 
 void fatal(const char* doing, const fs::path& path, int code, const std::string& detail) {
+  if (code == ENOENT && detail.empty()) {  // nothing here goes by itself
+    fatal(doing, path, code, "somebody removed a part of the data: put it back");
+  }
   std::fprintf(stderr,
                "twofold-rm: cannot %s %s: %s%s%s; look at that file system, then start again\n",
                doing, path.c_str(), code != 0 ? std::strerror(code) : "",
@@ -127,6 +130,14 @@ bool replace_file(const fs::path& file, std::string_view content) {
   const fs::path fresh = file.string() + ".new";
   return write_file(fresh, content) && room(::rename(fresh.c_str(), file.c_str()), "name", file) &&
          sync_folder(file.parent_path());
+}
+
+bool overwrite_file(const fs::path& file, std::uint64_t offset, std::string_view content) {
+  const Handle handle(file, O_WRONLY);
+  if (handle.get() < 0 || ::lseek(handle.get(), static_cast<off_t>(offset), SEEK_SET) < 0) {
+    fatal("open", file, errno);
+  }
+  return write_all(handle.get(), content, file) && room(::fsync(handle.get()), "sync", file);
 }
 
 void remove_file(const fs::path& file) {

@@ -30,6 +30,9 @@ void must_sync_folder(const std::filesystem::path& folder);
 bool write_file(const std::filesystem::path& file, std::string_view content);  // new, and synced
 // Atomic: through FILE.new. Its folder is synced too.
 bool replace_file(const std::filesystem::path& file, std::string_view content);
+// In place, and synced: a file's own blocks, so that most file systems need no room for it.
+bool overwrite_file(const std::filesystem::path& file, std::uint64_t offset,
+                    std::string_view content);
 void remove_file(const std::filesystem::path& file);  // that is not there is fine
 // With what is in it (files only), `first` before all others. Not synced.
 void remove_folder(const std::filesystem::path& folder, const char* first);

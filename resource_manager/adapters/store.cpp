@@ -439,7 +439,7 @@ void Store::add_stats(wire::StatsAnswer& stats) const {
   add_number(stats, "forced_writes", groups_);
   add_number(stats, "map_bytes", environment_->map_bytes());
   add_number(stats, "map_used_percent", static_cast<std::uint64_t>(used_fraction_ * 100));
-  add_number(stats, "room", room_ ? 1 : 0);
+  add_room(stats, room_);
   add_histogram(stats, "sync_us", sync_us_);
   add_histogram(stats, "group_writes", group_writes_);
 }

@@ -154,6 +154,7 @@ class Branches::Impl {
   void end_with_session(Branch& branch);
   void drop_pending(Node& node);
   void accept_sessions();
+  void refuse_unrecorded(Node& node);
   void persist_node(Node& node, bool forced, bool purge);
 
   template <class E>

@@ -199,7 +199,7 @@ struct AcceptSession {
 };                      // send Welcome
 struct RefuseSession {  // send Failure, close
   ConnectionId connection = 0;
-  enum class Why : std::uint8_t { stale, wrong_log, outdated } why = Why::stale;
+  enum class Why : std::uint8_t { stale, wrong_log, outdated, busy } why = Why::stale;
   std::string text;
 };
 struct CloseConnection {

@@ -227,13 +227,30 @@ void Branches::Impl::accept_sessions() {
   if (!accept_) return;
   accept_ = false;
   for (auto& [name, node] : nodes_) {
-    if (!node.pending || node.ticket != 0) continue;
-    if (node.busy > 0 && !node.pending->fence_over && node.pending->fence > now_) continue;
+    if (!node.pending) continue;
+    const bool fence_over = node.pending->fence_over || node.pending->fence <= now_;
+    if (node.ticket != 0) {
+      if (fence_over) refuse_unrecorded(node);
+      continue;
+    }
+    if (node.busy > 0 && !fence_over) continue;
     fences_.erase({node.pending->fence, name});
     node.connection = node.pending->connection;
     node.pending.reset();
     emit(AcceptSession{node.connection});
   }
+}
+
+// The record is still to be written, so a later request need not wait for it again. Whoever asks is
+// told why it has to, in place of waiting without a word.
+void Branches::Impl::refuse_unrecorded(Node& node) {
+  const std::string why =
+      room_ ? "the write takes long" : "there is no room on its disk: make some";
+  emit(RefuseSession{node.pending->connection, Why::busy,
+                     options_.name + " has to record epoch " + std::to_string(node.record.epoch) +
+                         " of node " + node.record.node + " before its session begins, and " +
+                         why});
+  drop_pending(node);
 }
 
 }  // namespace twofold::resource_manager

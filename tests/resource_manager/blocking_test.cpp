@@ -186,8 +186,8 @@ TEST_F(BlockingTest, WithoutRoomWhatMustBeWrittenIsRepeated) {
   host_.run_until([&] { return scan_failed; });
   wire::StatsAnswer stats;
   adapter_->add_stats(stats);
-  EXPECT_EQ(stats.numbers(0).name(), "room");
-  EXPECT_EQ(stats.numbers(0).value(), 0);
+  EXPECT_EQ(stats.texts(0).name(), "room");
+  EXPECT_EQ(stats.texts(0).value(), "no: branches that write are refused");
   driver_->answer(1, Written::durable);
   EXPECT_EQ(persisted(), 1u);
   EXPECT_TRUE(room());

@@ -190,6 +190,22 @@ TEST(Session, APendingOneThatGoesAwayIsForgotten) {
   EXPECT_EQ(summary(core.step(core.hello(2, 2))), "AcceptSession");
 }
 
+// Its coordinator would else only see a handshake that does not end.
+TEST(Session, OneThatCannotBeRecordedYetIsToldWhy) {
+  Core core;
+  core.step(SpaceChanged{false});
+  core.step(core.hello(1, 1));
+  const std::uint64_t ticket = core.last<PersistNode>().ticket;
+  EXPECT_EQ(summary(core.tick(*core.branches.next_deadline() - core.now)), "RefuseSession");
+  EXPECT_EQ(core.last<RefuseSession>().why, RefuseSession::Why::busy);
+  EXPECT_THAT(core.last<RefuseSession>().text, HasSubstr("there is no room on its disk"));
+  EXPECT_FALSE(core.branches.next_deadline());
+  EXPECT_EQ(summary(core.step(core.hello(2, 2))), "");  // it is being recorded already
+  core.step(SpaceChanged{true});
+  EXPECT_EQ(summary(core.step(Persisted{ticket})), "AcceptSession");
+  EXPECT_EQ(core.last<AcceptSession>().connection, 2u);
+}
+
 TEST(Session, VerbsOfOtherConnectionsArePROTO) {
   Core core;
   core.open();
@@ -298,9 +314,10 @@ TEST(Session, TheFenceWaitsForTheRecordToo) {
   core.step(hello);
   ASSERT_EQ(summary(core.effects), "CloseConnection, PersistNode");
   const std::uint64_t ticket = core.last<PersistNode>().ticket;
-  EXPECT_EQ(summary(core.tick(seconds{2})), "");
-  EXPECT_FALSE(core.branches.next_deadline());  // nothing to wait for but the record
-  EXPECT_EQ(summary(core.step(Persisted{ticket})), "AcceptSession");
+  EXPECT_EQ(summary(core.tick(seconds{1})), "");
+  EXPECT_EQ(summary(core.step(Persisted{ticket})), "");  // the old session's verb still runs
+  EXPECT_EQ(summary(core.tick(seconds{1})), "AcceptSession");
+  EXPECT_FALSE(core.branches.next_deadline());
 }
 
 TEST(Session, ACommitUnderWayHoldsTheNextSessionBack) {

@@ -10,6 +10,7 @@
 #include <set>
 
 #include "resource_manager/adapters/files_disk.h"
+#include "resource_manager/adapters/files_io.h"
 #include "tests/log/small_disk.h"
 #include "tests/log/temporary_directory.h"
 #include "tests/resource_manager/test_host.h"
@@ -379,10 +380,135 @@ TEST_F(FilesTest, ASecondProcessIsKeptOut) {
 TEST_F(FilesTest, AnotherFormatIsNotOpened) {
   open();
   close();
-  std::ofstream(options_.directory / "format") << "twofold files 2\n7\n";
+  std::ofstream(options_.directory / "format") << "twofold files 1\n7\n";
   EXPECT_NE(open_fault().find("start the version that wrote it"), std::string::npos);
-  std::ofstream(options_.directory / "format") << "twofold files 1\nx\n";
+  std::ofstream(options_.directory / "format") << "twofold files 2\nx\n";
   EXPECT_NE(open_fault().find("is damaged"), std::string::npos);
+}
+
+TEST_F(FilesTest, AMissingPartIsNamed) {
+  for (const char* folder : {"files", "staging", "outcomes", "nodes"}) {
+    open();
+    close();
+    fs::rename(options_.directory / folder, options_.directory / "gone");
+    EXPECT_NE(open_fault().find(std::string("/") + folder + " is missing"), std::string::npos);
+    fs::rename(options_.directory / "gone", options_.directory / folder);
+  }
+}
+
+TEST_F(FilesTest, StagingThatGoesWhileItRunsEndsItWithAReason) {
+  EXPECT_EXIT(
+      {
+        open();
+        run(1, {publish("a", "one")});
+        fs::remove_all(options_.directory / "staging");
+        ask_prepare(1);
+        persisted();
+      },
+      ::testing::ExitedWithCode(74), "staging.*somebody removed a part of the data");
+}
+
+// ---- nodes --------------------------------------------------------------------------------------
+
+class NodesTest : public FilesTest {
+ protected:
+  bool record(const NodeRecord& node) {
+    adapter_->persist(PersistNode{++ticket_ * 4 + 3, node, true, false});
+    return persisted();
+  }
+  static NodeRecord node(std::uint64_t epoch, std::string name = "main") {
+    return {std::move(name), kLog, epoch, 77, {epoch, 1}, {}};
+  }
+  fs::path file(const std::string& name = "main") const {
+    return options_.directory / "nodes" / base64url_encode(name);
+  }
+  std::vector<NodeRecord> found() {
+    reopen();
+    return recovered_.nodes;
+  }
+
+ private:
+  std::uint64_t ticket_ = 0;
+};
+
+// Whatever a crash leaves of a write, the record before it is there; and if that was the first, the
+// file was not there yet.
+TEST_F(NodesTest, AWriteCutShortLeavesTheRecordBefore) {
+  open();
+  EXPECT_TRUE(record(node(3)));
+  for (std::uint64_t epoch = 4; epoch < 8; ++epoch) {
+    const std::string before = read_whole(file());
+    EXPECT_TRUE(record(node(epoch)));
+    close();
+    const std::string after = read_whole(file());
+    ASSERT_EQ(after.size(), before.size());
+    const auto first = static_cast<std::size_t>(
+        std::mismatch(before.begin(), before.end(), after.begin()).first - before.begin());
+    const auto last = static_cast<std::size_t>(
+        before.rend() - std::mismatch(before.rbegin(), before.rend(), after.rbegin()).first - 1);
+    ASSERT_LT(first, last);
+    for (const std::size_t written : {first + 1, (first + last) / 2, last}) {
+      std::ofstream(file(), std::ios::binary) << after.substr(0, written) << before.substr(written);
+      open();
+      EXPECT_EQ(recovered_.nodes, std::vector{node(epoch - 1)}) << written;
+      close();
+    }
+    std::ofstream(file(), std::ios::binary) << after;
+    open();
+    EXPECT_EQ(recovered_.nodes, std::vector{node(epoch)});
+  }
+  close();
+  std::ofstream(file(), std::ios::binary) << std::string(8'192, 'x');
+  auto opened = open_files(options_);
+  ASSERT_TRUE(opened);
+  EXPECT_THROW((*opened)->recover(Time{}), std::runtime_error);
+}
+
+TEST_F(NodesTest, OneWithMoreFormerLogsThanItsFileHolds) {
+  open();
+  NodeRecord many = node(3);
+  for (std::uint64_t log = 1; log <= 500; ++log) {
+    many.former.push_back({LogId{~log}, {log, log}});
+    if (log % 50 != 0) continue;
+    ++many.epoch;
+    EXPECT_TRUE(record(many));
+    EXPECT_EQ(found(), std::vector{many});
+  }
+  many.former.resize(1);
+  EXPECT_TRUE(record(many));
+  EXPECT_EQ(found(), std::vector{many});
+}
+
+// A coordinator that starts again gets its session, a new one too, and can remove something.
+TEST_F(NodesTest, ADiskThatOthersHaveFilled) {
+  test::SmallDisk disk;
+  if (!disk.mounted()) GTEST_SKIP() << "needs a small file system: run as root";
+  options_.directory = disk.path() / "data";
+  options_.reserve_bytes = 0;
+  open();
+  commit_at_once(1, {publish("a", std::string(300u << 10, 'x')), publish("b", "")});
+  EXPECT_TRUE(record(node(3)));
+  disk.fill();
+  ASSERT_FALSE(files::has_room(disk.path(), 1));
+  for (std::uint64_t epoch = 4; epoch < 40; ++epoch) EXPECT_TRUE(record(node(epoch)));
+  EXPECT_TRUE(record(node(1, "another")));
+  EXPECT_EQ(run(2, {publish("c", "")}).code, Xa::ok);
+  ask_prepare(2);
+  EXPECT_FALSE(persisted());
+  EXPECT_TRUE(prepare(3, {remove("b")}));
+  EXPECT_FALSE(fs::exists(options_.directory / "reserve"));
+  disk.fill();  // what the reserve left
+  EXPECT_TRUE(commit(3));
+  EXPECT_EQ(published().count("b"), 0u);
+  reopen();
+  EXPECT_EQ(recovered_.nodes.size(), 2u);
+  EXPECT_TRUE(record(node(40)));
+  disk.free_again();
+  commit_at_once(4, {remove("a")});
+  EXPECT_TRUE(fs::exists(options_.directory / "reserve"));
+  EXPECT_TRUE(record(node(2, "another")));
+  EXPECT_TRUE(record(node(1, "a third")));
+  close();
 }
 
 // ---- no room (rule 23) --------------------------------------------------------------------------
@@ -431,6 +557,7 @@ TEST_F(FilesTest, ACommitWithoutRoomIsRepeated) {
   open();
   EXPECT_TRUE(prepare(1, {publish("deep/a", "one"), publish("b", "two")}));
   EXPECT_EQ(run(2, {publish("c", "three")}).code, Xa::ok);
+  fs::remove(options_.directory / "reserve");
   struct statvfs room {};
   ASSERT_EQ(::statvfs(disk.path().c_str(), &room), 0);
   const auto inodes = [&](std::uint64_t most) {
