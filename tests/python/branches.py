@@ -21,10 +21,11 @@ from locks import LockTable, Wanted
 from model import (ACTIVE, COMMITTING, DOOMED, PREPARED, PREPARING, READ_ONLY, WAITING, Branch, Node, Session)
 from work import NotUnderstood, do_work, locks_of, take_apart, value_message
 from xa import (XA_HEURCOM, XA_OK, XA_RBDEADLOCK, XA_RBINTEGRITY, XA_RBROLLBACK, XA_RBTIMEOUT, XA_RBTRANSIENT,
-                XA_RDONLY, XA_RETRY, XAER_DUPID, XAER_INVAL, XAER_NOTA, XAER_PROTO, Xid, is_xid)
+                XA_RBOTHER, XA_RDONLY, XA_RETRY, XAER_DUPID, XAER_INVAL, XAER_NOTA, XAER_PROTO, Xid, is_xid)
 
 FENCE_S, LOCK_TIMEOUT_S, WAITS_S = 2.0, 10.0, 0.02
 BRANCHES_MAX, EARLIER_MAX = 100_000, 1_000
+NO_ROOM = "the disk has no room: make some"
 CRASH_POINTS = "before-vote", "after-vote", "before-commit", "after-commit"
 
 log = logging.getLogger("participant")
@@ -84,7 +85,8 @@ class Participant:
 
     def begin_session(self, connection, hello):
         """Fences the older session at once. What is awaited then must end before Welcome: a new log or epoch
-        is durable, and what an older session's verbs still write is written, or FENCE_S have passed."""
+        is durable, and what an older session's verbs still write is written, or FENCE_S have passed. Tells why
+        the session cannot begin yet, or None."""
         name, session = hello.node.encode(), Session(connection, hello)
         old = self.sessions.get(name)
         self.sessions[name] = connection.session = session
@@ -99,9 +101,13 @@ class Participant:
 
         async def ready():
             if node.durable:  # perhaps not yet, if an earlier Hello brought it
-                await asyncio.wait([node.durable])
+                await asyncio.wait([node.durable], timeout=FENCE_S)
+                if not node.durable.done():
+                    why = "the write takes long" if self.disk.room else NO_ROOM
+                    return f"epoch {node.epoch} has to be recorded before its session begins, and {why}"
             if running:
                 await asyncio.wait(running, timeout=FENCE_S)
+            return None
 
         return ready()
 
@@ -137,15 +143,17 @@ class Participant:
         self.drop(branch)
         self.counts["rolled_back"] += 1
 
-    def commit_writes(self, branch, *statements):
-        """Queues the writes with the outcome row. Others may read them at once: they are queued behind."""
+    def apply(self, branch):
         for key, value in branch.writes.items():
             if value is None:
                 self.data.pop(key, None)
             else:
                 self.data[key] = value
+
+    def commit_writes(self, branch, *statements, refusable=False):
+        """Queues the writes with the outcome row."""
         outcome = "INSERT OR REPLACE INTO outcomes VALUES (?)", [branch.xid.text()]
-        return self.disk.write(*statements, *data_statements(branch.writes), outcome)
+        return self.disk.write(*statements, *data_statements(branch.writes), outcome, refusable=refusable)
 
     # -- Start
 
@@ -257,10 +265,22 @@ class Participant:
         self.crash("before-vote")
         branch.state, branch.voted, branch.runner = PREPARING, time.time(), verb.session
         record = [branch.xid.text(), branch.voted, json.dumps(branch.locks), json.dumps(branch.writes)]
-        branch.running = self.disk.write(("INSERT INTO prepared VALUES (?, ?, ?, ?)", record))
-        branch.running.add_done_callback(lambda _: self.voted(verb, branch, results))
+        branch.running = self.disk.write(("INSERT INTO prepared VALUES (?, ?, ?, ?)", record), refusable=True)
+        branch.running.add_done_callback(lambda done: self.voted(verb, branch, done.result(), results))
 
-    def voted(self, verb, branch, results):
+    def refused(self, branch, verbs):
+        """For want of room: it is gone, and a later attempt may succeed."""
+        branch.running, branch.runner = None, None
+        self.roll_back(branch)
+        for verb in verbs:
+            verb.answer(XA_RBOTHER, NO_ROOM, no_room=True)
+
+    def voted(self, verb, branch, durable, results):
+        if not durable:
+            self.refused(branch, [verb])
+            for waiting in branch.rollbacks:
+                waiting.answer(XA_OK)
+            return
         self.crash("after-vote")
         branch.state, branch.running, branch.runner = PREPARED, None, None
         if not branch.rollbacks:
@@ -295,6 +315,7 @@ class Participant:
             self.crash("before-commit")
             gone = "DELETE FROM prepared WHERE xid = ?", [branch.xid.text()]
             self.finish_commit(verb, branch, self.commit_writes(branch, gone))
+            self.apply(branch)
             self.locks.release(branch)  # who takes them is queued behind (rule 13)
         elif branch.state == COMMITTING:
             branch.commits.append(verb)
@@ -314,13 +335,18 @@ class Participant:
             self.drop(branch)
             return verb.answer(XA_OK, results=results)
         self.crash("before-commit")
-        self.finish_commit(verb, branch, self.commit_writes(branch), results)
+        branch.one_phase = True
+        self.finish_commit(verb, branch, self.commit_writes(branch, refusable=True), results)
 
     def finish_commit(self, verb, branch, durable, results=b""):
         branch.state, branch.runner, branch.running = COMMITTING, verb.session, durable
         branch.commits.append(verb)
 
-        def done(_):
+        def done(written):
+            if not written.result():
+                return self.refused(branch, branch.commits)
+            if branch.one_phase:  # it might have been refused, so nobody sees it sooner (rule 13)
+                self.apply(branch)
             self.crash("after-commit")
             self.outcomes[branch.xid.key()] = branch.xid
             branch.running = None

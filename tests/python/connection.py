@@ -199,7 +199,9 @@ class Connection:
         return self.participant.refusal_of(hello)
 
     async def welcome_when(self, ready):
-        await ready
+        unready = await ready
+        if unready and not self.over:
+            return self.fail(wire.FAILURE_BUSY, unready)
         if not self.over:  # it was fenced meanwhile
             log.info("session %d of node '%s', epoch %d", self.session.counter, self.session.node.decode(),
                      self.session.epoch)

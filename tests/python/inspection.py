@@ -20,7 +20,8 @@ async def scan(participant, connection, request, m):
             break
         answer.entries.append(entry)
     answer.prepared = sum(branch.state == PREPARED for branch in participant.branches.values())
-    await participant.disk.write()  # what it shows is durable when it is told
+    if not await participant.disk.write(refusable=True):  # what it shows is durable when it is told
+        return connection.refuse(request, "a commit waits for room on the disk: make room first")
     connection.send(request, scan_answer=answer)
 
 
@@ -54,4 +55,5 @@ def stats_answer(participant):
                "prepared": sum(branch.state == PREPARED for branch in participant.branches.values())}
     return wire.StatsAnswer(numbers=[wire.StatsAnswer.Number(name=name, value=value)
                                      for name, value in sorted(numbers.items())],
-                            texts=[wire.StatsAnswer.Named(name="kind", value="python")])
+                            texts=[wire.StatsAnswer.Named(name=name, value=value) for name, value in (
+                                ("kind", "python"), ("room", "yes" if participant.disk.room else "no"))])

@@ -18,6 +18,7 @@ class Branch:
         self.locks, self.writes, self.work_items = {}, {}, 0
         self.threads = {}      # (connection, thread): JOINED or SUSPENDED
         self.deadline = None
+        self.one_phase = False
         self.voted = 0.0       # wall clock
         self.running = None    # the future of its write, while the state is PREPARING or COMMITTING
         self.runner = None     # the session whose verb that is

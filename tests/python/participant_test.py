@@ -2,7 +2,9 @@
 """The Python participant: word by word as docs/protocol.md shows it, and in real clusters with a coordinator
 and two stores while processes are killed."""
 import argparse
+import errno
 import json
+import os
 import random
 import re
 import shutil
@@ -51,6 +53,30 @@ def eventually(condition, what):
 def participant_command(name, address, data):
     return [sys.executable, HERE / "participant.py", "--wire", OPTIONS.wire, "--name", name, "--listen", address,
             "--data", data]
+
+
+class SmallDisk:
+    """A file system of one MiB, for root."""
+
+    def __init__(self, directory):
+        self.directory, self.filler = directory, directory / "filler"
+        directory.mkdir()
+        subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", directory], check=True)
+
+    def fill(self):
+        with open(self.filler, "ab", buffering=0) as filler:
+            try:
+                while filler.write(b"x" * 4096):
+                    pass
+            except OSError as error:
+                if error.errno != errno.ENOSPC:
+                    raise
+
+    def free(self):
+        self.filler.unlink()
+
+    def remove(self):
+        subprocess.run(["umount", "--lazy", self.directory], check=True)
 
 
 class Cluster:
@@ -128,13 +154,13 @@ class Cluster:
             left.append((name, self.twofold("in-doubt", name, *self.addressed(name))))
         return left
 
-    def submit(self, transactions, concurrency=16):
+    def submit(self, transactions, concurrency=16, retries=1000):
         """Runs `twofold submit` in the background."""
-        return Submission(self, transactions, concurrency)
+        return Submission(self, transactions, concurrency, retries)
 
 
 class Submission:
-    def __init__(self, cluster, transactions, concurrency):
+    def __init__(self, cluster, transactions, concurrency, retries):
         self.results_file = cluster.directory / "results.jsonl"
         self.results_file.write_text("")
         file = cluster.directory / "transactions.jsonl"
@@ -142,7 +168,7 @@ class Submission:
         self.cluster = cluster
         self.process = subprocess.Popen(
             [OPTIONS.bin / "twofold", "submit", file, "--coordinator", cluster.addresses["coordinator"], "--output",
-             self.results_file, "--concurrency", str(concurrency), "--retries", "1000", "--json"],
+             self.results_file, "--concurrency", str(concurrency), "--retries", str(retries), "--json"],
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
     def told(self):
@@ -381,6 +407,53 @@ class InteractiveTransactions(ParticipantTest):
         self.assertEqual(self.commit(transaction, "left", PARTICIPANT), "aborted")
         self.assertEqual(self.balances(), [BALANCE, BALANCE])
         self.expect_quiet()
+
+
+@unittest.skipIf(os.geteuid() != 0, "only root may mount a small file system")
+class DiskWithoutRoom(ParticipantTest):
+    def setUp(self):
+        super().setUp()
+        self.cluster.kill(PARTICIPANT)
+        data = self.cluster.directory / PARTICIPANT
+        moved = data.rename(self.cluster.directory / "moved")
+        self.disk = SmallDisk(data)
+        self.addCleanup(self.disk.remove)
+        shutil.copytree(moved, data, dirs_exist_ok=True)
+        self.cluster.start(PARTICIPANT)
+
+    def log(self, name):
+        return (self.cluster.directory / f"{name}.log").read_text()
+
+    def test_it_refuses_and_goes_on(self):
+        def run(number):
+            transaction = transfer(f"transfer-{number}", 1, (PARTICIPANT, 1), ("left", 1))
+            single = {"request_id": f"single-{number}", "branches": [
+                {"rm": PARTICIPANT, "work": [{"op": "put", "key": "single", "value": number}]}]}
+            transactions.extend([transaction, single])
+            results = self.cluster.submit([transaction, single], 1, 0).outcomes()
+            outcomes.update(results)
+            return [(result["outcome"], result["class"]) for _, result in sorted(results.items())]
+
+        transactions, outcomes = [], {}
+        eventually(lambda: run(len(transactions))[0][0] == "committed", "the link is up")
+        self.disk.fill()
+        for number in range(1_000, 1_020):
+            if run(number) == [("aborted", "space")] * 2:
+                break
+        else:
+            self.fail(f"the disk was not full: {outcomes}\n{self.cluster.logs()}")
+        self.assertIsNone(self.cluster.processes[PARTICIPANT].poll())
+        self.assertIn("no room on the disk", self.log(PARTICIPANT))
+
+        # What must be written waits: a new epoch, whose session begins when it is. Both sides say why.
+        self.cluster.kill("coordinator")
+        self.cluster.start("coordinator")
+        eventually(lambda: "the disk has no room" in self.log("coordinator"), "the coordinator says why")
+        self.disk.free()
+        self.expect_quiet()
+        eventually(lambda: [how for how, _ in run(len(transactions))] == ["committed"] * 2, "it goes on when there is room")
+        self.expect_quiet()
+        self.expect_books(transactions, outcomes)
 
 
 class CrashPoints(ParticipantTest):
