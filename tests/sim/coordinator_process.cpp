@@ -331,6 +331,18 @@ void CoordinatorProcess::shut_down() {
   });
 }
 
+void CoordinatorProcess::drain() {
+  if (!alive()) return;
+  const auto rm = static_cast<co::RmId>(world_.random.below(participants_.size()));
+  step(co::Drain{rm, co::Drain::What::begin, {}});
+  after(world_.random.about(std::chrono::milliseconds{40}), [this, rm] {
+    step(co::Drain{rm, co::Drain::What::ask, {}});
+  });
+  after(world_.random.about(std::chrono::milliseconds{120}), [this, rm] {
+    step(co::Drain{rm, co::Drain::What::cancel, {}});
+  });
+}
+
 // ---- the log ------------------------------------------------------------------------------------
 
 void CoordinatorProcess::apply(Change& change) {

@@ -23,6 +23,7 @@ class CoordinatorProcess final : public Process {
 
   void boot() override;
   void shut_down();  // in good order
+  void drain();      // some participant, for a while
 
   // What arrives over a connection, here.
   void hello(const std::shared_ptr<Connection>& connection, std::uint64_t client,
@@ -67,6 +68,7 @@ class CoordinatorProcess final : public Process {
   void on(co::Persist& effect);
   void on(co::Reply& effect);
   void on(co::Enlisted& effect);
+  void on(co::DrainTold&) {}
   void on(co::DrainTold&) {}  // nobody drains here
   void on(co::Alarm& effect);
   template <class Send>

@@ -11,10 +11,10 @@ namespace {
 // everything breaks at once shows little).
 struct Troubles {
   unsigned crash_coordinator = 0, crash_participant = 0, partition = 0, break_connection = 0;
-  unsigned disk = 0, shutdown = 0, by_hand = 0, restore = 0, lose_log = 0;
+  unsigned disk = 0, shutdown = 0, drain = 0, by_hand = 0, restore = 0, lose_log = 0;
   unsigned sum() const {
     return crash_coordinator + crash_participant + partition + break_connection + disk + shutdown +
-           by_hand + restore + lose_log;
+           drain + by_hand + restore + lose_log;
   }
 };
 
@@ -72,6 +72,7 @@ World::World(std::uint64_t seed, bool traced) : seed_(seed), random_(seed) {
   troubles_.break_connection = some(30);
   troubles_.disk = some(15);
   troubles_.shutdown = some(8);
+  if (chance(15)) troubles_.drain = 8;
   if (chance(10)) troubles_.by_hand = 10;
   if (chance(8)) troubles_.restore = 10;
   if (chance(4)) troubles_.lose_log = 3;
@@ -191,6 +192,7 @@ void World::trouble() {
     coordinator.shut_down();
     return start_after(coordinator, std::chrono::milliseconds{20} + down);
   }
+  if (is(troubles_.drain)) return coordinator.drain();
   if (is(troubles_.by_hand)) {
     participant.crash(false);
     participant.end_by_hand();
