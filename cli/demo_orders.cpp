@@ -41,7 +41,11 @@ void RunningOrders::run(const Address& coordinator, const std::filesystem::path&
                           retried_ += result.attempts > 1 ? 1 : 0;
                           changed_.notify_all();
                         },
-                        [&ended] { ended = true; }});
+                        [&ended] { ended = true; },
+                        [this](const lab::LineResult&) {
+                          const std::lock_guard lock(mutex_);
+                          ++heuristic_;
+                        }});
     runner.start();
     while (!ended) turn();
   }
@@ -68,6 +72,11 @@ std::uint64_t RunningOrders::told() {
 std::uint64_t RunningOrders::of(lab::OrderClass order_class) {
   const std::lock_guard lock(mutex_);
   return counts_[static_cast<std::size_t>(order_class)];
+}
+
+std::uint64_t RunningOrders::heuristic() {
+  const std::lock_guard lock(mutex_);
+  return heuristic_;
 }
 
 std::uint64_t RunningOrders::retried() {

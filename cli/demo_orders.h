@@ -22,7 +22,8 @@ class RunningOrders {
   void wait_for_end();                // until all have ended everywhere
   std::uint64_t told();
   std::uint64_t of(lab::OrderClass order_class);
-  std::uint64_t retried();  // orders that took more than one attempt
+  std::uint64_t heuristic();  // orders of which a branch ended otherwise
+  std::uint64_t retried();    // orders that took more than one attempt
 
  private:
   void run(const Address& coordinator, const std::filesystem::path& file);
@@ -31,6 +32,7 @@ class RunningOrders {
   std::condition_variable changed_;
   std::array<std::uint64_t, lab::kOrderClasses> counts_{};
   std::uint64_t told_ = 0;
+  std::uint64_t heuristic_ = 0;
   std::uint64_t retried_ = 0;
   bool ended_ = false;
   std::thread thread_;

@@ -105,6 +105,7 @@ int in_doubt(const InspectOptions& options) {
   }
   int status = 0;
   json::array whole;
+  std::string answered;  // who is certain to hold nothing
   Table table({"participant", "coordinator", "age", "transaction", "keys it holds", "gtrid"},
               {false, false, true});
   for (const auto& rm : *rms) {
@@ -116,6 +117,9 @@ int in_doubt(const InspectOptions& options) {
       status = fail(answer.error());
       continue;
     }
+    if (answer->in_doubt_answer().branches().empty()) {
+      answered += (answered.empty() ? "" : ", ") + rm.name;
+    }
     for (const auto& branch : answer->in_doubt_answer().branches()) {
       if (options.json) whole.push_back(in_doubt_json(rm.name, branch));
       table.add({rm.name, branch.node(), age(branch.age_ms()), id_text(branch.xid().gtrid()),
@@ -124,9 +128,12 @@ int in_doubt(const InspectOptions& options) {
   }
   if (options.json) {
     print_json(whole);
-  } else if (table.rows() > 0) {
-    table.print();
-  } else if (status == 0) {
+    return status;
+  }
+  if (table.rows() > 0) table.print();
+  if (status != 0 && !answered.empty()) {
+    print_line("nothing is in doubt at " + answered);
+  } else if (status == 0 && table.rows() == 0) {
     print_line("nothing is in doubt");
   }
   return status;

@@ -27,8 +27,9 @@ struct InteractiveOptions {
   std::string rm;
   std::string work;
   std::vector<std::string> works;  // RM=N
-  std::uint32_t timeout_ms = 60'000;
-  std::uint64_t age_ms = 0;
+  std::int64_t timeout_ms = 60'000;
+  std::int64_t age_ms = 0;
+  unsigned give_up_s = 15;
   bool wait = false;
   bool json = false;
 };
@@ -61,7 +62,7 @@ Result<std::unique_ptr<client::Client>> connect(const InteractiveOptions& option
   client::Options client;
   client.coordinator = *address;
   client.name = "twofold";
-  client.give_up = std::chrono::seconds{15};
+  client.give_up = std::chrono::seconds{options.give_up_s};
   return std::make_unique<client::Client>(client);
 }
 
@@ -83,7 +84,7 @@ Result<Session> open(const InteractiveOptions& options) {
   if (!shown) return shown.error();
   if (!shown->has_show_answer() || !shown->show_answer().found()) {
     return Error{Fault::not_found, "the coordinator has no trace of " + options.transaction +
-                                       ": it has ended, or it was never begun here"};
+                                       ": it was never begun here, or it is too old"};
   }
   return Session{std::move(*client), shown->show_answer().transaction().gtrid()};
 }
@@ -100,17 +101,31 @@ int begin(const InteractiveOptions& options) {
     return fail(kept.error());  // it is rolled back
   }
   begun->leave();
+  const std::string id = id_text(begun->gtrid());
+  const auto timeout_ms = static_cast<std::uint64_t>(begun->timeout().count());
   if (options.json) {
-    print_json(
-        json::object{{"id", id_text(begun->gtrid())}, {"gtrid", gtrid_text(begun->gtrid())}});
+    print_json(json::object{
+        {"id", id}, {"gtrid", gtrid_text(begun->gtrid())}, {"timeout_ms", timeout_ms}});
     return 0;
   }
-  print_line(id_text(begun->gtrid()));
-  note(fmt::format(
-      "transaction {} has {} to commit: twofold work {} RM 'WORK', then twofold commit {}",
-      id_text(begun->gtrid()), age(options.timeout_ms), id_text(begun->gtrid()),
-      id_text(begun->gtrid())));
+  print_line(id);
+  const bool bounded = timeout_ms < static_cast<std::uint64_t>(options.timeout_ms);
+  note(
+      fmt::format("transaction {} has {} to commit{}: twofold work {} RM 'WORK', then "
+                  "twofold commit {}",
+                  id, age(timeout_ms),
+                  bounded ? ", the most that the coordinator gives (timeout_max_ms)" : "", id, id));
   return 0;
+}
+
+// Nothing has happened, or the transaction has ended.
+std::string why_not_enlisted(const InteractiveOptions& options, const Outcome& outcome) {
+  const std::string reason = lab::reason_text(outcome);
+  if (outcome.verdict == Verdict::rejected) {
+    return reason + (retryable(outcome.reason) ? "; the transaction goes on: try again" : "");
+  }
+  return options.transaction + " takes no more work: " + std::string(name(outcome.verdict)) +
+         (reason.empty() ? "" : ": " + reason);
 }
 
 int enlist(const InteractiveOptions& options) {
@@ -122,9 +137,7 @@ int enlist(const InteractiveOptions& options) {
   auto told = session->client->call(std::move(request));
   if (!told) return fail(told.error());
   if (!told->has_enlisted()) {
-    const Outcome outcome = from_wire(told->outcome());
-    return fail({Fault::invalid,
-                 std::string(lab::outcome_word(outcome)) + ": " + lab::reason_text(outcome)});
+    return fail({Fault::invalid, why_not_enlisted(options, from_wire(told->outcome()))});
   }
   const auto xid = from_wire(told->enlisted().xid());
   if (!xid) return fail(xid.error());
@@ -150,13 +163,9 @@ int tell_work(const InteractiveOptions& options, const client::Worked& worked) {
   }
   for (const Value& value : worked.results) print_line(to_text(value));
   if (worked.ok()) return 0;
-  std::string text = std::string(name(worked.code));
-  if (!worked.text.empty()) text += ": " + worked.text;
-  for (Refusal refusal : worked.refusals) {
-    refusal.rm = options.rm;
-    text += "\n  " + to_text(refusal);
-  }
-  text += "\nthe transaction can only be rolled back now";
+  std::string text = std::string(name(worked.code)) + ": " + worked.text;
+  const bool ended = worked.code == Xa::er_proto || worked.code == Xa::er_nota;
+  if (!ended) text += "\nthe transaction can only be rolled back now";
   return fail({Fault::invalid, text});
 }
 
@@ -176,9 +185,43 @@ int work(const InteractiveOptions& options) {
   return tell_work(options, worked);
 }
 
+Error to_go_on(Error error, const std::string& command) {
+  const bool away = error.fault == Fault::closed || error.fault == Fault::timeout;
+  if (away) error.message += " Start it (twofold start coordinator), then: " + command;
+  return error;
+}
+
+// What is asked for is sent again when the coordinator is back, and waited for meanwhile.
+void tell_waiting(client::Client& client, unsigned give_up_s) {
+  client.on_connection([told = false, give_up_s](bool connected, const std::string& why) mutable {
+    if (connected || std::exchange(told, true)) return;
+    note("waiting up to " + std::to_string(give_up_s) + " s for the coordinator: " + why);
+  });
+}
+
+int tell_end(const InteractiveOptions& options, const std::string& gtrid, const Outcome& outcome,
+             bool commit) {
+  const std::string id = id_text(gtrid), word(lab::outcome_word(outcome));
+  const std::string reason = lab::reason_text(outcome);
+  if (options.json) {
+    print_json(json::object{{"id", id},
+                            {"gtrid", gtrid_text(gtrid)},
+                            {"outcome", word},
+                            {"heuristic", outcome.heuristic},
+                            {"reason", reason}});
+  } else {
+    print_line(id + " " + word + (reason.empty() ? "" : ": " + reason));
+  }
+  if (outcome.heuristic) note(id + " " + heuristic_text(outcome));
+  const bool as_asked = outcome.verdict == (commit ? Verdict::committed : Verdict::aborted);
+  return as_asked && !outcome.heuristic ? 0 : 1;
+}
+
 int finish(const InteractiveOptions& options, bool commit) {
+  const std::string again =
+      std::string("twofold ") + (commit ? "commit " : "rollback ") + options.transaction;
   auto session = open(options);
-  if (!session) return fail(session.error());
+  if (!session) return fail(to_go_on(session.error(), again));
   Ledger ledger(options.target.data, session->gtrid);
   Result<client::Works> works = client::Works{};
   if (!options.works.empty()) {
@@ -187,20 +230,17 @@ int finish(const InteractiveOptions& options, bool commit) {
     works = ledger.close();
   }
   if (!works) return fail(works.error());
+  tell_waiting(*session->client, options.give_up_s);
   auto transaction = session->client->resume(session->gtrid, std::move(*works));
   const Outcome outcome = commit ? transaction.commit(options.wait) : transaction.rollback();
+  session->client->on_connection(nullptr);
   const bool known = outcome.verdict == Verdict::committed || outcome.verdict == Verdict::aborted;
   if (known) ledger.remove();
-  const std::string word(lab::outcome_word(outcome)), reason = lab::reason_text(outcome);
-  if (options.json) {
-    print_json(json::object{{"id", id_text(session->gtrid)},
-                            {"gtrid", gtrid_text(session->gtrid)},
-                            {"outcome", word},
-                            {"reason", reason}});
-  } else {
-    print_line(id_text(session->gtrid) + " " + word + (reason.empty() ? "" : ": " + reason));
+  const int status = tell_end(options, session->gtrid, outcome, commit);
+  if (outcome.verdict == Verdict::unknown) {
+    note("when the coordinator runs (twofold start coordinator), this tells the outcome: " + again);
   }
-  return outcome.verdict == (commit ? Verdict::committed : Verdict::aborted) ? 0 : 1;
+  return status;
 }
 
 }  // namespace
@@ -223,10 +263,14 @@ void add_interactive(CLI::App& app, int& status) {
                      "ID=$(twofold begin --data /var/tmp/shop)");
   begins
       ->add_option("--timeout-ms", options->timeout_ms,
-                   "It is rolled back if it has not been committed by then")
-      ->capture_default_str();
-  begins->add_option("--age-ms", options->age_ms,
-                     "Since the first attempt at the same work: the older survives a deadlock");
+                   "It is rolled back if it has not been committed by then; at most the "
+                   "coordinator's timeout_max_ms")
+      ->capture_default_str()
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{UINT32_MAX}));
+  begins
+      ->add_option("--age-ms", options->age_ms,
+                   "Since the first attempt at the same work: the older survives a deadlock")
+      ->check(CLI::Range(std::int64_t{0}, std::int64_t{UINT32_MAX}));
   begins->callback([options, &status] { status = begin(*options); });
 
   auto* enlists = add("enlist", "Start the transaction's branch at a participant; prints its xid",
@@ -246,17 +290,27 @@ void add_interactive(CLI::App& app, int& status) {
       ->required();
   works->callback([options, &status] { status = work(*options); });
 
+  const auto waits = [&](CLI::App* command) {
+    command
+        ->add_option("--give-up", options->give_up_s,
+                     "Seconds without an answer after which the outcome is told as unknown")
+        ->capture_default_str()
+        ->check(CLI::Range(1, 86'400));
+  };
+
   auto* commits =
       add("commit", "Commit the transaction", "twofold commit 1.303 --data /var/tmp/shop");
   takes_transaction(commits);
   commits->add_option("--works", options->works,
                       "RM=N: how many works were answered there; with --data it is known");
   commits->add_flag("--wait", options->wait, "Answer when every branch has finished");
+  waits(commits);
   commits->callback([options, &status] { status = finish(*options, true); });
 
   auto* rolls_back =
       add("rollback", "Roll the transaction back", "twofold rollback 1.303 --data /var/tmp/shop");
   takes_transaction(rolls_back);
+  waits(rolls_back);
   rolls_back->callback([options, &status] { status = finish(*options, false); });
 }
 

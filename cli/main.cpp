@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "cli/commands.h"
+#include "cli/output.h"
 
 namespace {
 
@@ -23,20 +24,20 @@ int tell_commands(const CLI::App& app, const char* unknown) {
   for (const auto* command : app.get_subcommands(nullptr)) {
     names += (names.empty() ? "" : ", ") + command->get_name();
   }
-  std::fprintf(stderr, "twofold: there is no command %s: choose one of %s\nSee: twofold --help\n",
-               *unknown ? unknown : "''", names.c_str());
-  return 2;
+  return twofold::cli::wrong_usage("", std::string("there is no command ") +
+                                           (*unknown ? unknown : "''") + ": choose one of " +
+                                           names);
 }
 
 int wrong_usage(const CLI::App& app, const CLI::ParseError& error) {
   const auto parsed = app.get_subcommands();
-  const std::string command = parsed.empty() ? "" : " " + parsed.front()->get_name();
   std::string text = error.what();
-  const std::string_view unreadable = "Could not convert: ";  // all that are converted are numbers
-  if (text.starts_with(unreadable)) text = text.substr(unreadable.size()) + " is no number";
-  std::fprintf(stderr, "twofold%s: %s\nSee: twofold%s --help\n", command.c_str(), text.c_str(),
-               command.c_str());
-  return 2;
+  // All that are converted are whole numbers.
+  const std::string_view unreadable = "Could not convert: ";
+  if (text.starts_with(unreadable)) {
+    text = text.substr(unreadable.size()) + " is no whole number that is taken here";
+  }
+  return twofold::cli::wrong_usage(parsed.empty() ? "" : parsed.front()->get_name(), text);
 }
 
 }  // namespace
@@ -71,8 +72,7 @@ int main(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     return wrong_usage(app, error);
   } catch (const std::exception& error) {
-    std::fprintf(stderr, "twofold: %s\n", error.what());
-    return 1;
+    return twofold::cli::fail({twofold::Fault::io, error.what()});
   }
   return status;
 }

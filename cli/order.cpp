@@ -119,6 +119,7 @@ void print_summary(const OrderTally& tally, const SessionResult& result, bool as
   if (as_json) {
     json::object whole;
     for (const auto& row : kRows) whole[row.key] = tally.of(row.order_class);
+    whole["heuristic"] = result.counts.heuristic;
     return print_json(whole);
   }
   const auto total = result.counts.told;
@@ -127,6 +128,9 @@ void print_summary(const OrderTally& tally, const SessionResult& result, bool as
   Table table({"outcome", "orders"}, {false, true});
   for (const auto& row : kRows) {
     table.add({row.words, grouped(static_cast<std::int64_t>(tally.of(row.order_class)))});
+  }
+  if (const auto heuristic = result.counts.heuristic; heuristic > 0) {
+    table.add({"of these heuristic", grouped(static_cast<std::int64_t>(heuristic))});
   }
   table.print();
 }
@@ -206,7 +210,8 @@ An order commits in all four stores or in none:
   payments  customer/<customer> less the total, not below 0; restaurant/<restaurant> plus the total
   dispatch  zone/<zone> less one courier, not below 0; assignment/<id>
   kitchen   slots/<restaurant> less one, not below 0; ticket/<id>
-The exit status is 0 only if no outcome stays unknown and no order was left out; 130 after Ctrl-C or
+The exit status is 0 only if no outcome stays unknown, none is heuristic (a branch that ended
+otherwise than its transaction) and no order was left out; 130 after Ctrl-C or
 SIGTERM, which takes no further order and waits for decisions only.)");
   add_session_options(*command, *options);
   command

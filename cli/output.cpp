@@ -7,32 +7,47 @@
 #include <cstdio>
 #include <ctime>
 
-#include "protocol/utf8.h"
+#include "protocol/text.h"
 #include "protocol/xid.h"
 
 namespace twofold::cli {
 
 int fail(const Error& error) {
-  std::fprintf(stderr, "twofold: %s\n", error.message.c_str());
+  note("twofold: " + error.message);
   return 1;
 }
 
+int wrong_usage(const std::string& command, const std::string& text) {
+  const std::string name = command.empty() ? "twofold" : "twofold " + command;
+  note(name + ": " + text + "\nSee: " + name + " --help");
+  return 2;
+}
+
 void note(const std::string& text) {
-  std::fprintf(stderr, "%s\n", text.c_str());
+  std::fprintf(stderr, "%s\n", printable(text, true).c_str());
 }
 
 void print(std::string_view text) {
-  std::fwrite(text.data(), 1, text.size(), stdout);
+  const std::string escaped = printable(text, true);
+  std::fwrite(escaped.data(), 1, escaped.size(), stdout);
   std::fflush(stdout);
 }
 
 void print_line(std::string_view text) {
-  std::fwrite(text.data(), 1, text.size(), stdout);
-  print("\n");
+  print(std::string(text) + "\n");
+}
+
+// Such characters stand within texts, where JSON takes "\u202e" for the same; but not "\x7f".
+std::string json_text(const json::value& value) {
+  std::string text = json::serialize(value);
+  for (std::size_t at = 0; (at = text.find('\x7f', at)) != std::string::npos;) {
+    text.replace(at, 1, "\\u007f");
+  }
+  return printable(text);
 }
 
 void print_json(const json::value& value) {
-  print_line(json::serialize(value));
+  print_line(json_text(value));
 }
 
 std::size_t width(std::string_view utf8) {
@@ -46,7 +61,7 @@ Table::Table(std::vector<std::string> header, std::vector<bool> right)
   right_.resize(header_.size(), false);
 }
 
-// Control characters in data must not reach the terminal as such.
+// A cell is one line.
 void Table::add(std::vector<std::string> row) {
   row.resize(header_.size());
   for (std::string& cell : row) cell = printable(cell);
@@ -104,6 +119,12 @@ std::string id_text(std::string_view gtrid) {
   return parsed ? to_text(parsed->txn_id()) : "?";
 }
 
+std::string heuristic_text(const Outcome& outcome) {
+  return std::string(name(outcome.verdict)) +
+         ", but a branch ended otherwise (heuristic): see twofold show " + id_text(outcome.gtrid) +
+         ", and compare the participants' data";
+}
+
 std::string wall_time(std::int64_t microseconds) {
   const std::time_t seconds = microseconds / 1'000'000;
   std::tm local{};
@@ -119,7 +140,7 @@ json::value to_json(const wire::Value& value) {
     case wire::Value::kInteger: return value.integer();
     case wire::Value::kReal: return value.real();
     case wire::Value::kText: return json::value(json::string(value.text()));
-    case wire::Value::kRaw: return json::value(json::string(base64url_encode(value.raw())));
+    case wire::Value::kRaw: return json::object{{"base64", base64_encode(value.raw())}};
     case wire::Value::kList: {
       json::array list;
       for (const auto& element : value.list().values()) list.push_back(to_json(element));

@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <map>
+#include <set>
 #include <utility>
 
 #include "cli/output.h"
@@ -47,6 +48,13 @@ json::object result_line(const lab::LineResult& result, const Told& told) {
   return line;
 }
 
+// Passing, and yet they may last until somebody does something.
+bool may_last(Reason reason) {
+  return reason == Reason::unavailable || reason == Reason::space || reason == Reason::overload;
+}
+
+}  // namespace
+
 // Result lines, in completion order. Standard output is not closed.
 class Output {
  public:
@@ -66,7 +74,7 @@ class Output {
   }
   bool wanted() const { return file_ != nullptr; }
   void write(const json::object& line) {
-    const auto text = json::serialize(line) + "\n";
+    const auto text = json_text(line) + "\n";
     std::fwrite(text.data(), 1, text.size(), file_);
   }
   // False: not all of it could be written.
@@ -76,8 +84,6 @@ class Output {
   explicit Output(std::FILE* file) : file_(file) {}
   std::FILE* file_;
 };
-
-}  // namespace
 
 void add_session_options(CLI::App& command, SessionOptions& options) {
   add_target(command, options.target, Finds::both);
@@ -124,6 +130,7 @@ class Session::Impl {
       if (!parsed) return parsed.error();
       resumed = std::move(*parsed);
     }
+    if (auto done = open_files(); !done) return done.error();
     client_.emplace(io_, client_options(options_, *address));
     if (auto done = await_greeting(*address); !done) return done.error();
     run_ = resumed ? std::move(*resumed) : lab::Run::make(client_->known());
@@ -155,6 +162,17 @@ class Session::Impl {
   Result<SessionResult> run_file(Parse parse, Tell tell);
 
  private:
+  // Before anything is sent or said.
+  Result<void> open_files() {
+    auto reader = lab::LineReader::open(io_, options_.file);
+    if (!reader) return reader.error();
+    reader_ = std::move(*reader);
+    auto output = Output::open(options_.output);
+    if (!output) return output.error();
+    output_.emplace(std::move(*output));
+    return {};
+  }
+
   void turn() {
     if (io_.run_one() == 0) io_.restart();
   }
@@ -238,6 +256,7 @@ class Session::Impl {
   void on_result(const lab::LineResult& result, const Told& told, Progress& progress,
                  Output& output) {
     ++outcomes_[std::string(told.outcome)];
+    if (result.outcome.heuristic) heuristic_told_ = result.line;
     if (output.wanted()) {
       output.write(result_line(result, told));
     } else if (told.outcome != "committed" && ++failed_ <= kExamplesMax && !options_.json) {
@@ -249,15 +268,44 @@ class Session::Impl {
     }
   }
 
+  // A transaction has ended, and a branch otherwise. Its result was told before, if that came to
+  // light only now: then it is told again.
+  void on_heuristic(const lab::LineResult& result, Progress& progress, Output& output) {
+    if (output.wanted() && heuristic_told_ != result.line) {
+      const bool committed = result.outcome.verdict == Verdict::committed;
+      output.write(result_line(result, {lab::outcome_word(result.outcome),
+                                        committed ? "" : name(result.outcome.reason)}));
+    }
+    if (++heuristics_ > kExamplesMax) return;
+    progress.notice(
+        "line " + std::to_string(result.line) + ": " + id_text(result.outcome.gtrid) + " " +
+        heuristic_text(result.outcome) +
+        (heuristics_ == kExamplesMax ? "\n(further ones: see twofold list --all)" : ""));
+  }
+
+  // Each reason once: with many retries it would go on for minutes without a word.
+  void on_retry(const Outcome& aborted, Progress& progress) {
+    if (!may_last(aborted.reason) || retries_told_.size() >= kExamplesMax) return;
+    const std::string why = lab::reason_text(aborted);
+    if (!retries_told_.insert(why).second) return;
+    progress.notice("trying again, at most " + std::to_string(options_.retries) +
+                    " times each: " + why);
+  }
+
   SessionOptions options_;
   boost::asio::io_context io_{1};
+  std::unique_ptr<lab::LineReader> reader_;
+  std::optional<Output> output_;
   boost::asio::signal_set signals_;
   std::optional<boost::asio::steady_timer> timer_;
   std::optional<Error> hopeless_;  // no waiting makes this peer a coordinator
   std::optional<client::AsyncClient> client_;
   lab::Run run_;
   std::map<std::string, std::uint64_t> outcomes_;
+  std::set<std::string> retries_told_;
   std::uint64_t failed_ = 0;
+  std::uint64_t heuristics_ = 0;
+  std::uint64_t heuristic_told_ = 0;  // the last line whose result told it
   std::uint64_t told_before_ = 0;
   Clock::time_point quiet_since_ = Clock::now();
   bool ending_told_ = false;
@@ -265,17 +313,15 @@ class Session::Impl {
 };
 
 Result<SessionResult> Session::Impl::run_file(Parse parse, Tell tell) {
-  auto output = Output::open(options_.output);
-  if (!output) return output.error();
-  auto reader = lab::LineReader::open(io_, options_.file);
-  if (!reader) return reader.error();
+  Output& output = *output_;
   Progress progress(is_terminal(2) ? lab::LineReader::count_lines(options_.file) : 0);
   bool ended = false;
   lab::Runner runner(
-      io_, *client_, **reader, run_, {options_.concurrency, !options_.no_wait},
+      io_, *client_, *reader_, run_, {options_.concurrency, !options_.no_wait},
       {std::move(parse),
-       [&](const lab::LineResult& result) { on_result(result, tell(result), progress, *output); },
-       [&] { ended = true; }});
+       [&](const lab::LineResult& result) { on_result(result, tell(result), progress, output); },
+       [&] { ended = true; },
+       [&](const lab::LineResult& result) { on_heuristic(result, progress, output); }});
   signals_.add(SIGINT);
   signals_.add(SIGTERM);
   timer_.emplace(io_);
@@ -283,17 +329,19 @@ Result<SessionResult> Session::Impl::run_file(Parse parse, Tell tell) {
     progress.notice(connected ? "the coordinator is back"
                               : "lost the coordinator (" + why + "): going on when it is back");
   });
+  client_->on_retry([&](const Outcome& aborted) { on_retry(aborted, progress); });
   on_signal(runner, progress);
-  draw_soon(runner, progress, *output);
+  draw_soon(runner, progress, output);
   const auto begin = Clock::now();
   runner.start();
   while (!ended) turn();
   const std::chrono::duration<double> took = Clock::now() - begin;
   client_->on_connection(nullptr);
+  client_->on_retry(nullptr);
   signals_.cancel();
   timer_.reset();
   io_.poll();
-  if (!output->flush()) {
+  if (!output.flush()) {
     return Error{Fault::io, "not all results could be written to " + options_.output +
                                 ": make room, and run again with --run " + run_.id};
   }
@@ -318,21 +366,31 @@ Result<SessionResult> Session::run_file(Parse parse, Tell tell) {
   return impl_->run_file(std::move(parse), std::move(tell));
 }
 
-int finish(const SessionOptions&, const lab::Run& run, const SessionResult& result,
+int finish(const SessionOptions& options, const lab::Run& run, const SessionResult& result,
            std::uint64_t unknown) {
+  const auto& counts = result.counts;
   const auto resume = "go on with --run " + run.id;
-  if (result.interrupted && !result.counts.whole) note("stopped before the end: " + resume);
+  if (result.interrupted && !counts.whole) note("stopped before the end: " + resume);
   if (unknown > 0) {
     note("of " + plural(unknown, "transaction") + " it is not known whether " +
          (unknown == 1 ? "it" : "they") + " committed: when the coordinator is back, " + resume);
   }
-  if (result.counts.unfinished > 0) {
-    note(plural(result.counts.unfinished, "transaction") +
-         (result.counts.unfinished == 1 ? " is" : " are") +
+  if (counts.unfinished > 0) {
+    note(plural(counts.unfinished, "transaction") + (counts.unfinished == 1 ? " is" : " are") +
          " decided and may not have ended everywhere: nothing is lost, see twofold list and "
          "twofold in-doubt");
   }
-  return result.interrupted ? 130 : unknown + result.counts.unfinished > 0 ? 1 : 0;
+  if (counts.heuristic > 0) {
+    note(plural(counts.heuristic, "transaction") + (counts.heuristic == 1 ? " has" : " have") +
+         " ended heuristically, a branch otherwise than its transaction: compare the participants' "
+         "data. twofold list --all marks them HEURISTIC, twofold show ID names the branch");
+  } else if (counts.unfinished > 0 || (options.no_wait && counts.told > 0)) {
+    note(
+        "should a branch end otherwise than its transaction, twofold list --all will mark it "
+        "HEURISTIC");
+  }
+  if (result.interrupted) return 130;
+  return unknown + counts.unfinished + counts.heuristic > 0 ? 1 : 0;
 }
 
 }  // namespace twofold::cli

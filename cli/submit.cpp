@@ -35,6 +35,7 @@ void print_summary(const Tally& tally, const lab::Run& run, const SessionResult&
     json::object classes;
     for (const auto& [word, count] : tally.classes) classes[word] = count;
     whole["classes"] = std::move(classes);
+    whole["heuristic"] = result.counts.heuristic;
     whole["run"] = run.id;
     whole["seconds"] = result.seconds;
     return print_json(whole);
@@ -46,6 +47,9 @@ void print_summary(const Tally& tally, const lab::Run& run, const SessionResult&
   Table table({"outcome", "count"}, {false, true});
   for (const char* word : {"committed", "aborted", "invalid", "unknown"}) {
     table.add({word, grouped(static_cast<std::int64_t>(tally.outcomes.at(word)))});
+  }
+  if (const auto heuristic = result.counts.heuristic; heuristic > 0) {
+    table.add({"of these heuristic", grouped(static_cast<std::int64_t>(heuristic))});
   }
   table.print();
   for (const auto& [word, count] : tally.classes) {
@@ -86,7 +90,10 @@ with lines like
   get key | put key value | insert key value | erase key | add key by [min] [max] | expect key value
 A result line: {"line": 7, "request_id": "pay-7", "outcome": "committed|aborted|invalid|unknown",
   "class": "refused", "reason": "payments: …", "id": "1.303", "gtrid": "…"}
-The exit status is 0 only if no outcome stays unknown; 130 after Ctrl-C or SIGTERM, which takes no
+with "heuristic": true where a branch ended otherwise than its transaction; where that comes to light
+only at the end, in a second line for the same transaction.
+Bytes are written {"base64": "AP8="}, also where results are printed.
+The exit status is 0 only if no outcome stays unknown and none is heuristic; 130 after Ctrl-C or SIGTERM, which takes no
 further line and waits for decisions only.)");
   add_session_options(*command, *options);
   command->callback([options, &status] { status = submit(*options); });

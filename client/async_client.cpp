@@ -110,6 +110,7 @@ class AsyncClient::Impl : public std::enable_shared_from_this<AsyncClient::Impl>
   void on_connection(std::function<void(bool, const std::string&)> handler) {
     on_connection_ = std::move(handler);
   }
+  void on_retry(std::function<void(const Outcome&)> handler) { on_retry_ = std::move(handler); }
 
  private:
   using Id = std::uint64_t;  // of a request on the wire; ascending, so the oldest comes first
@@ -139,6 +140,7 @@ class AsyncClient::Impl : public std::enable_shared_from_this<AsyncClient::Impl>
   void on_frame(wire::Frame& frame);
   void on_answer(std::map<Id, Waiting>::iterator at, const wire::Frame& frame);
   void send_later(std::map<Id, Waiting>::iterator at);
+  void tell_retry(const Outcome& aborted);
   void end_all(const Error& why, Told& told);
   void watch_give_up();
   void give_up();
@@ -159,6 +161,7 @@ class AsyncClient::Impl : public std::enable_shared_from_this<AsyncClient::Impl>
   std::string trouble_;            // why there is no connection
   int told_connected_ = -1;        // what on_connection_ was told last; -1: nothing yet
   std::function<void(bool, const std::string&)> on_connection_;
+  std::function<void(const Outcome&)> on_retry_;
 };
 
 void AsyncClient::Impl::start() {
@@ -179,6 +182,7 @@ void AsyncClient::Impl::start() {
 void AsyncClient::Impl::stop() {
   stopped_ = true;
   on_connection_ = nullptr;
+  on_retry_ = nullptr;
   link_->stop();
   give_up_timer_.cancel();
   participants_.stop();
@@ -357,7 +361,9 @@ void AsyncClient::Impl::on_answer(std::map<Id, Waiting>::iterator at, const wire
   if (waiting.pause) return;  // a second answer to the same sending
   Request& request = waiting.request;
   if (request.answered(read_answer(frame, request.is_submission())) == Request::Next::send_again) {
-    return send_later(at);
+    send_later(at);
+    if (const Outcome* aborted = request.retried()) tell_retry(*aborted);
+    return;
   }
   const auto done = std::move(waiting.done);
   Answered answered = request.told(request.take_outcome());
@@ -379,6 +385,11 @@ void AsyncClient::Impl::send_later(std::map<Id, Waiting>::iterator at) {
     if (!self->send(due->second, told)) self->waiting_.erase(due);
     for (auto& tell : told) tell();
   });
+}
+
+// A copy of both: the handler may submit, end the client, or set another one.
+void AsyncClient::Impl::tell_retry(const Outcome& aborted) {
+  if (const auto handler = on_retry_) handler(Outcome(aborted));
 }
 
 void AsyncClient::Impl::end_all(const Error& why, Told& told) {
@@ -499,6 +510,9 @@ std::size_t AsyncClient::in_flight() const {
 void AsyncClient::on_connection(
     std::function<void(bool connected, const std::string& why)> handler) {
   impl_->on_connection(std::move(handler));
+}
+void AsyncClient::on_retry(std::function<void(const Outcome& aborted)> handler) {
+  impl_->on_retry(std::move(handler));
 }
 
 }  // namespace twofold::client

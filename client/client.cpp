@@ -66,18 +66,24 @@ Outcome Client::ask_gtrid(const std::string& gtrid, wire::ReplyAt at) {
 }
 
 Result<ActiveTransaction> Client::begin(BeginOptions options) {
-  using Begun = std::pair<std::string, std::shared_ptr<AsyncTransaction>>;
-  auto begun = impl_->wait<Result<Begun>>([&](AsyncClient& client, auto done) {
+  struct Found {
+    std::shared_ptr<AsyncTransaction> transaction;
+    std::string gtrid;
+    std::chrono::milliseconds timeout{0};
+  };
+  auto begun = impl_->wait<Result<Found>>([&](AsyncClient& client, auto done) {
     AsyncTransaction::begin(
         client, impl_->io(), options, [done](Result<AsyncTransaction> transaction) {
           if (!transaction) return done(transaction.error());
           auto shared = std::make_shared<AsyncTransaction>(std::move(*transaction));
           std::string gtrid = shared->gtrid();
-          done(Begun{std::move(gtrid), std::move(shared)});
+          const auto timeout = shared->timeout();
+          done(Found{std::move(shared), std::move(gtrid), timeout});
         });
   });
   if (!begun) return begun.error();
-  return ActiveTransaction(*this, std::move(begun->first), std::move(begun->second));
+  return ActiveTransaction(*this, std::move(begun->gtrid), begun->timeout,
+                           std::move(begun->transaction));
 }
 
 ActiveTransaction Client::resume(std::string gtrid, Works works) {
@@ -86,7 +92,7 @@ ActiveTransaction Client::resume(std::string gtrid, Works works) {
     done(std::make_shared<AsyncTransaction>(
         AsyncTransaction::resume(client, impl_->io(), gtrid, std::move(works))));
   });
-  return ActiveTransaction(*this, std::move(gtrid), std::move(shared));
+  return ActiveTransaction(*this, std::move(gtrid), {}, std::move(shared));
 }
 
 Works ActiveTransaction::leave() {
@@ -94,12 +100,14 @@ Works ActiveTransaction::leave() {
 }
 
 ActiveTransaction::ActiveTransaction(Client& client, std::string gtrid,
+                                     std::chrono::milliseconds timeout,
                                      std::shared_ptr<AsyncTransaction> async)
-    : client_(&client), gtrid_(std::move(gtrid)), async_(std::move(async)) {}
+    : client_(&client), gtrid_(std::move(gtrid)), timeout_(timeout), async_(std::move(async)) {}
 
 ActiveTransaction& ActiveTransaction::operator=(ActiveTransaction&& other) noexcept {
   std::swap(client_, other.client_);
   std::swap(gtrid_, other.gtrid_);
+  std::swap(timeout_, other.timeout_);
   std::swap(async_, other.async_);
   return *this;
 }
@@ -122,6 +130,13 @@ Outcome ActiveTransaction::commit(bool wait_for_end) {
 Outcome ActiveTransaction::rollback() {
   return client_->impl_->wait<Outcome>(
       [&](AsyncClient&, auto done) { async_->rollback(std::move(done)); });
+}
+
+void Client::on_connection(std::function<void(bool connected, const std::string& why)> handler) {
+  impl_->wait<bool>([&](AsyncClient& client, auto done) {
+    client.on_connection(std::move(handler));
+    done(true);
+  });
 }
 
 Result<wire::Frame> Client::call(wire::Frame request) {

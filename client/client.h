@@ -11,7 +11,8 @@
 // nothing has happened.
 //
 // A submission without a request id is given one, so that the same holds. An abort is never retried
-// unless asked for (`retries`).
+// unless asked for (`retries`), nor one of which a branch is known to have ended otherwise
+// (Outcome::heuristic).
 //
 // Names, request ids, keys and texts are UTF-8: what is not is told at once, as Reason::invalid or
 // Fault::invalid, and never sent.
@@ -93,6 +94,8 @@ class AsyncClient {
   std::size_t in_flight() const;
   // Called on the io_context's thread whenever the connection comes or goes; for progress displays.
   void on_connection(std::function<void(bool connected, const std::string& why)> handler);
+  // Called on that thread when an abort is going to be tried again (Options::retries), with it.
+  void on_retry(std::function<void(const Outcome& aborted)> handler);
 
  private:
   friend class AsyncTransaction;
@@ -114,6 +117,8 @@ class Client {
                       TxnId known = {});
   Outcome ask_gtrid(const std::string& gtrid, wire::ReplyAt at = wire::REPLY_NOW);
   Result<wire::Frame> call(wire::Frame request);
+  // As AsyncClient's. Called on a thread of the client's own; it must not call the client.
+  void on_connection(std::function<void(bool connected, const std::string& why)> handler);
   // See client/interactive.h.
   Result<ActiveTransaction> begin(BeginOptions options = {});
   ActiveTransaction resume(std::string gtrid, Works works = {});

@@ -22,14 +22,41 @@ Worked failed(Xa code, std::string text) {
   return worked;
 }
 
+// What an outcome that the coordinator told in place of an answer means for the work.
+Worked not_taken(const Outcome& outcome) {
+  Worked wrong = failed(Xa::er_rmfail, outcome.detail);
+  switch (outcome.verdict) {
+    case Verdict::aborted:
+      wrong.code = Xa::rbrollback;
+      if (outcome.reason == Reason::deadlock) wrong.code = Xa::rbdeadlock;
+      if (outcome.reason == Reason::timeout) wrong.code = Xa::rbtimeout;
+      break;
+    case Verdict::rejected:
+      if (outcome.reason == Reason::invalid) wrong.code = Xa::er_inval;
+      break;
+    case Verdict::committed:
+      return failed(Xa::er_proto, "the transaction has committed: begin another one for more work");
+    case Verdict::pending:
+      return failed(Xa::er_proto,
+                    "the transaction's end has been asked for: begin another one for more work");
+    case Verdict::expired:
+    case Verdict::not_found:
+    case Verdict::unknown: wrong.code = Xa::er_nota; break;
+  }
+  if (wrong.text.empty()) wrong.text = "the transaction is " + std::string(name(outcome.verdict));
+  return wrong;
+}
+
 }  // namespace
 
 class AsyncTransaction::Impl : public std::enable_shared_from_this<AsyncTransaction::Impl> {
  public:
-  Impl(AsyncClient& client, boost::asio::io_context& io, std::string gtrid)
-      : client_(client), io_(io), gtrid_(std::move(gtrid)) {}
+  Impl(AsyncClient& client, boost::asio::io_context& io, std::string gtrid,
+       std::chrono::milliseconds timeout = {})
+      : client_(client), io_(io), gtrid_(std::move(gtrid)), timeout_(timeout) {}
 
   const std::string& gtrid() const { return gtrid_; }
+  std::chrono::milliseconds timeout() const { return timeout_; }
   bool ended() const { return ended_; }
   void resume(const Works& works) {
     for (const auto& [rm, items] : works.answered) branches_[rm].items = items;
@@ -60,10 +87,12 @@ class AsyncTransaction::Impl : public std::enable_shared_from_this<AsyncTransact
   void enlisted(const std::string& rm, Result<wire::Frame> answer);
   void execute(const std::string& rm, Enlisted& branch, const Work& work,
                std::function<void(Worked)> done);
+  void explain(Worked worked, std::function<void(Worked)> done);
 
   AsyncClient& client_;
   boost::asio::io_context& io_;
   const std::string gtrid_;
+  const std::chrono::milliseconds timeout_;  // 0: not known
   bool ended_ = false;
   std::string broken_;  // the first work of which it is not known whether it was done, or why not
   std::multiset<std::string> under_way_;  // resource managers that owe an answer
@@ -85,7 +114,8 @@ void AsyncTransaction::begin(AsyncClient& client, boost::asio::io_context& io, B
     if (outcome.verdict != Verdict::pending) {
       return done(Error{Fault::busy, outcome.detail});
     }
-    done(AsyncTransaction(std::make_shared<Impl>(client, io, std::move(outcome.gtrid))));
+    done(AsyncTransaction(std::make_shared<Impl>(client, io, std::move(outcome.gtrid),
+                                                 std::chrono::milliseconds{outcome.timeout_ms})));
   });
 }
 
@@ -149,12 +179,9 @@ void AsyncTransaction::Impl::enlisted(const std::string& rm, Result<wire::Frame>
     }
     wrong.text = xid ? address.error().message : xid.error().message;
   } else if (told->has_outcome()) {
-    const Outcome outcome = from_wire(told->outcome());
-    if (outcome.verdict == Verdict::aborted) wrong.code = Xa::rbrollback;
-    if (outcome.reason == Reason::invalid) wrong.code = Xa::er_inval;
-    if (outcome.reason == Reason::deadlock) wrong.code = Xa::rbdeadlock;
-    if (outcome.reason == Reason::timeout) wrong.code = Xa::rbtimeout;
-    wrong.text = outcome.detail;
+    wrong = not_taken(from_wire(told->outcome()));
+  } else {
+    wrong.text = "the coordinator answered with a message that this client does not know";
   }
   const auto waiting = std::exchange(at->second.waiting, {});
   at->second.asked = false;  // the next work there tries again
@@ -168,8 +195,27 @@ void AsyncTransaction::Impl::execute(const std::string& rm, Enlisted& branch, co
       .execute(*branch.xid, work,
                [self = shared_from_this(), rm, done = std::move(done)](Worked worked) {
                  if (worked.ok()) ++self->branches_.at(rm).items;
-                 done(std::move(worked));
+                 self->explain(std::move(worked), done);
                });
+}
+
+// A resource manager that was told to roll back does not know why, and soon knows nothing of the
+// branch. Asked once: no answer is no reason to keep the caller waiting.
+void AsyncTransaction::Impl::explain(Worked worked, std::function<void(Worked)> done) {
+  if (worked.code != Xa::rbrollback && worked.code != Xa::er_nota) return done(std::move(worked));
+  wire::Frame frame;
+  frame.mutable_ask()->set_gtrid(gtrid_);
+  frame.mutable_ask()->set_reply_at(wire::REPLY_NOW);
+  client_.call(std::move(frame), [worked = std::move(worked),
+                                  done = std::move(done)](Result<wire::Frame> told) mutable {
+    if (told && told->has_outcome()) {
+      const Outcome outcome = from_wire(told->outcome());
+      if (outcome.verdict == Verdict::aborted || outcome.verdict == Verdict::committed) {
+        worked = not_taken(outcome);
+      }
+    }
+    done(std::move(worked));
+  });
 }
 
 void AsyncTransaction::Impl::finish(bool commit, bool wait_for_end,
@@ -224,6 +270,9 @@ Works AsyncTransaction::leave() {
 
 const std::string& AsyncTransaction::gtrid() const {
   return impl_->gtrid();
+}
+std::chrono::milliseconds AsyncTransaction::timeout() const {
+  return impl_->timeout();
 }
 void AsyncTransaction::work(std::string rm, Work work, std::function<void(Worked)> done) {
   impl_->work(std::move(rm), std::move(work), std::move(done));

@@ -17,6 +17,9 @@
 // whose answer was lost: the resource manager counts what it did, and what the client knows of must
 // match (rule 10). commit() never commits less than what was asked for.
 //
+// Why a branch was rolled back under its client (a deadlock across resource managers, the
+// transaction's time) the coordinator knows; it is asked then, and the work's answer tells.
+//
 // One that is dropped without commit() or rollback() is rolled back, and one whose program vanishes
 // ends at its timeout: until then its locks stay.
 #pragma once
@@ -39,7 +42,7 @@ struct Worked {
   Xa code = Xa::ok;               // XA_RB*: the transaction can only be rolled back
   Results results;                // one per operation, if ok
   std::vector<Refusal> refusals;  // with XA_RBINTEGRITY: every check that failed
-  std::string text;               // for people, if not ok
+  std::string text;               // for people, if not ok: never empty then
   bool ok() const { return code == Xa::ok; }
 };
 
@@ -60,6 +63,8 @@ class AsyncTransaction {
   ~AsyncTransaction();  // rolls back, without waiting, unless an end was asked for
 
   const std::string& gtrid() const;
+  // From begin to commit, as the coordinator has bounded what was asked for; 0 after resume().
+  std::chrono::milliseconds timeout() const;
   void work(std::string rm, Work work, std::function<void(Worked)> done);
   // Works must have been answered. Verdict::unknown: it may have committed, ask for the gtrid.
   void commit(bool wait_for_end, std::function<void(Outcome)> done);
@@ -82,6 +87,7 @@ class ActiveTransaction {
   ~ActiveTransaction();
 
   const std::string& gtrid() const { return gtrid_; }
+  std::chrono::milliseconds timeout() const { return timeout_; }  // as AsyncTransaction's
   Worked work(const std::string& rm, Work work);
   Outcome commit(bool wait_for_end = false);
   Outcome rollback();
@@ -89,9 +95,11 @@ class ActiveTransaction {
 
  private:
   friend class Client;
-  ActiveTransaction(Client& client, std::string gtrid, std::shared_ptr<AsyncTransaction> async);
+  ActiveTransaction(Client& client, std::string gtrid, std::chrono::milliseconds timeout,
+                    std::shared_ptr<AsyncTransaction> async);
   Client* client_;
   std::string gtrid_;
+  std::chrono::milliseconds timeout_;
   std::shared_ptr<AsyncTransaction> async_;  // on the client's thread; null once moved from
 };
 

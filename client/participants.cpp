@@ -10,7 +10,7 @@ namespace twofold::client {
 
 namespace {
 
-Worked worked(Result<wire::BranchAnswer>& answer) {
+Worked worked(const std::string& rm, Result<wire::BranchAnswer>& answer) {
   Worked worked;
   if (!answer) {
     worked.code = Xa::er_rmfail;
@@ -21,8 +21,14 @@ Worked worked(Result<wire::BranchAnswer>& answer) {
   worked.text = std::move(*answer->mutable_text());
   for (const wire::Refusal& refusal : answer->refusals()) {
     worked.refusals.push_back(from_wire(refusal));
+    worked.refusals.back().rm = rm;
+    if (!answer->text().empty()) continue;
+    worked.text += (worked.text.empty() ? "" : "; ") + to_text(worked.refusals.back());
   }
-  if (!worked.ok()) return worked;
+  if (!worked.ok()) {
+    if (worked.text.empty()) worked.text = rm + " gave no reason";
+    return worked;
+  }
   Result<Results> results = decode_results(answer->results());
   if (results) {
     worked.results = std::move(*results);
@@ -67,14 +73,14 @@ void Participant::execute(const Xid& xid, const Work& work, std::function<void(W
     int open = 3;
   };
   auto steps = std::make_shared<Steps>();
-  const auto step = [steps, done = std::move(done)](bool work_itself) {
-    return [steps, done, work_itself](Result<wire::BranchAnswer> told) {
+  const auto step = [steps, rm = name_, done = std::move(done)](bool work_itself) {
+    return [steps, rm, done, work_itself](Result<wire::BranchAnswer> told) {
       const bool bad = !told || told->code() != static_cast<std::int32_t>(Xa::ok);
       const bool had_bad =
           steps->answer &&
           (!*steps->answer || (*steps->answer)->code() != static_cast<std::int32_t>(Xa::ok));
       if ((bad || work_itself) && !had_bad) steps->answer = std::move(told);
-      if (--steps->open == 0) done(worked(*steps->answer));
+      if (--steps->open == 0) done(worked(rm, *steps->answer));
     };
   };
   const std::uint64_t thread = ++last_thread_;

@@ -74,6 +74,7 @@ void Request::sent() {
 }
 
 Request::Next Request::answered(Outcome outcome) {
+  retrying_ = false;
   if (!submission_) return answered_question(std::move(outcome));
   if (asking_for_end_) return answered_end(std::move(outcome));
   return answered_submission(std::move(outcome));
@@ -105,8 +106,10 @@ Request::Next Request::decided(Outcome outcome) {
   outcome_ = std::move(outcome);
   has_outcome_ = true;
   const bool undone = outcome_.verdict == Verdict::aborted || outcome_.verdict == Verdict::rejected;
-  if (undone && retryable(outcome_.reason) && retries_left_ > 0) {
+  // Where a branch has ended otherwise, another attempt might do its work twice.
+  if (undone && !outcome_.heuristic && retryable(outcome_.reason) && retries_left_ > 0) {
     --retries_left_;
+    retrying_ = true;
     return Next::send_again;
   }
   if (outcome_.verdict == Verdict::committed && wait_for_end_ && !outcome_.ended &&

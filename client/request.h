@@ -45,6 +45,9 @@ class Request {
   Answered told(Outcome outcome) const;
   bool is_submission() const { return submission_; }
   bool ever_sent() const { return ever_sent_; }
+  // After Next::send_again: the abort that is tried again; null: it is sent again for another
+  // reason.
+  const Outcome* retried() const { return retrying_ ? &outcome_ : nullptr; }
 
  private:
   Next answered_submission(Outcome outcome);
@@ -64,6 +67,7 @@ class Request {
   unsigned open_ = 0;  // sendings of the submission that may still have an effect
   unsigned retries_left_ = 0;
   unsigned decided_ = 0;
+  bool retrying_ = false;     // the last answer was an abort that is tried again
   bool has_outcome_ = false;  // outcome_ is true now: decided, and nothing open
   Outcome outcome_;
   std::string inconclusive_;  // what the coordinator said when it could not decide

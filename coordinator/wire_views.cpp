@@ -31,6 +31,7 @@ void to_wire(const TransactionView& view, const WallClock& wall, Time now,
     shown.set_phase(std::string(name(phase)));
     shown.set_wall_us(wall.us_since_1970(entered));
   }
+  if (view.started == Time{}) return;  // nobody knows any more
   const auto age = std::chrono::floor<std::chrono::milliseconds>(now - view.started).count();
   out.set_age_ms(static_cast<std::uint64_t>(std::max<std::int64_t>(age, 0)));
 }

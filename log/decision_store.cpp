@@ -8,6 +8,7 @@
 
 #include "log/record_codec.h"
 #include "protocol/check.h"
+#include "protocol/text.h"
 #include "protocol/utf8.h"
 
 namespace twofold {

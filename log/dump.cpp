@@ -4,7 +4,7 @@
 #include <ctime>
 
 #include "log/inspect.h"
-#include "protocol/utf8.h"
+#include "protocol/text.h"
 
 namespace twofold {
 namespace {

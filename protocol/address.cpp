@@ -1,7 +1,7 @@
 #include <charconv>
 
 #include "protocol/endpoint.h"
-#include "protocol/utf8.h"
+#include "protocol/text.h"
 
 namespace twofold {
 

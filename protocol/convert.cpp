@@ -58,6 +58,7 @@ void to_wire(const Outcome& outcome, wire::Outcome& out) {
   }
   out.set_ended(outcome.ended);
   out.set_heuristic(outcome.heuristic);
+  out.set_timeout_ms(outcome.timeout_ms);
 }
 
 Outcome from_wire(const wire::Outcome& outcome) {
@@ -79,6 +80,7 @@ Outcome from_wire(const wire::Outcome& outcome) {
   }
   out.ended = outcome.ended();
   out.heuristic = outcome.heuristic();
+  out.timeout_ms = outcome.timeout_ms();
   return out;
 }
 

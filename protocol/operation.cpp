@@ -8,6 +8,7 @@
 
 #include "protocol/check.h"
 #include "protocol/frame.h"
+#include "protocol/text.h"
 #include "protocol/utf8.h"
 #include "protocol/wire.pb.h"
 
@@ -53,8 +54,7 @@ void append_text(const Value& value, std::string& out) {
     void operator()(double real) const { append_real(real, out); }
     void operator()(const std::string& text) const { append_quoted(text, out); }
     void operator()(const Bytes& bytes) const {
-      out += "0x";
-      append_hex(bytes.value, out);
+      out += "{\"base64\": \"" + base64_encode(bytes.value) + "\"}";
     }
     void operator()(const List& list) const {
       out.push_back('[');

@@ -3,18 +3,24 @@
 namespace twofold {
 namespace {
 
-// What was wrong, without what was found.
+// What was wrong, without what was found. A participant need not say what it asked for.
 std::string complaint(const Refusal& refusal) {
-  const std::string& limit = refusal.limit;
-  if (refusal.check == "min") return "would go below min " + limit;
-  if (refusal.check == "max") return "would go above max " + limit;
-  if (refusal.check == "overflow") return "adding " + limit + " overflows 64 bits";
-  if (refusal.check == "expect") return "expected " + limit;
-  if (refusal.check == "type") return "wrong type, expected " + limit;
+  const auto with = [&](std::string text, std::string_view before_limit) {
+    return refusal.limit.empty() ? text : text.append(before_limit).append(refusal.limit);
+  };
+  if (refusal.check == "min") return with("would go below min", " ");
+  if (refusal.check == "max") return with("would go above max", " ");
+  if (refusal.check == "overflow") return with("adding", " ") + " overflows 64 bits";
+  if (refusal.check == "expect") {
+    return refusal.limit.empty() ? "not as expected" : "expected " + refusal.limit;
+  }
+  if (refusal.check == "type") return with("wrong type", ", expected ");
   if (refusal.check == "absent") return "the key is absent";
   if (refusal.check == "present") return "the key is present";
-  if (refusal.check.empty()) return limit.empty() ? "refused without a reason" : limit;
-  return limit.empty() ? refusal.check : refusal.check + ": " + limit;
+  if (refusal.check.empty()) {
+    return refusal.limit.empty() ? "refused without a reason" : refusal.limit;
+  }
+  return with(refusal.check, ": ");
 }
 
 void append_part(std::string_view part, std::string_view separator, std::string& out) {

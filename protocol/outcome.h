@@ -68,6 +68,7 @@ struct Outcome {
   std::vector<BranchResult> results;  // only of the first reply to a committed submission
   bool ended = false;                 // every branch has finished
   bool heuristic = false;             // a branch ended against the decision: see `twofold show`
+  std::uint32_t timeout_ms = 0;       // of one just begun: what holds of the time it asked for
 };
 
 }  // namespace twofold

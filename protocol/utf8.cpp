@@ -21,13 +21,6 @@ std::size_t character_bytes(std::string_view text) {
   return bytes;
 }
 
-// Unicode's category Cc: U+0000 to U+001F, and U+007F to U+009F.
-bool is_control(std::string_view character) {
-  const auto lead = static_cast<unsigned char>(character[0]);
-  if (character.size() == 2) return lead == 0xc2 && static_cast<unsigned char>(character[1]) < 0xa0;
-  return lead < 0x20 || lead == 0x7f;
-}
-
 }  // namespace
 
 bool is_utf8(std::string_view text) {
@@ -45,32 +38,6 @@ std::string_view utf8_prefix(std::string_view text, std::size_t bytes_max) {
     --bytes_max;
   }
   return text.substr(0, bytes_max);
-}
-
-std::string printable(std::string_view text) {
-  constexpr std::string_view kHex = "0123456789abcdef";
-  std::string out;
-  out.reserve(text.size());
-  while (!text.empty()) {
-    const std::size_t bytes = character_bytes(text);
-    const std::string_view next = text.substr(0, bytes == 0 ? 1 : bytes);
-    if (bytes != 0 && !is_control(next)) {
-      out += next;
-    } else {
-      for (const char c : next) {
-        const auto byte = static_cast<unsigned char>(c);
-        out += {'\\', 'x', kHex[byte >> 4], kHex[byte & 15]};
-      }
-    }
-    text.remove_prefix(next.size());
-  }
-  return out;
-}
-
-std::string shown(std::string_view given) {
-  constexpr std::size_t kShownBytesMax = 200;
-  if (given.size() <= kShownBytesMax) return printable(given);
-  return printable(utf8_prefix(given, kShownBytesMax)) + "…";
 }
 
 }  // namespace twofold

@@ -12,10 +12,4 @@ bool is_utf8(std::string_view text);
 // At most `bytes_max` of it, not cut inside a character.
 std::string_view utf8_prefix(std::string_view text, std::size_t bytes_max);
 
-// As it may stand on one line of a terminal: control characters, and bytes that are not UTF-8,
-// become \xNN.
-std::string printable(std::string_view text);
-// The same of what somebody gave, for an error that quotes it: at most 200 bytes of it, then "…".
-std::string shown(std::string_view given);
-
 }  // namespace twofold

@@ -4,7 +4,7 @@
 #include <charconv>
 
 #include "protocol/check.h"
-#include "protocol/utf8.h"
+#include "protocol/text.h"
 
 namespace twofold {
 namespace {

@@ -14,7 +14,7 @@
 #include <utility>
 #include <variant>
 
-#include "protocol/utf8.h"
+#include "protocol/text.h"
 #include "protocol/xid.h"
 
 namespace twofold {

@@ -7,7 +7,7 @@
 #include <charconv>
 #include <cstdio>
 
-#include "protocol/utf8.h"
+#include "protocol/text.h"
 
 namespace twofold {
 namespace {

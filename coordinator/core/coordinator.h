@@ -89,7 +89,7 @@ struct TransactionView {
   std::vector<BranchView> branches;
   // In order of entry; empty for what an earlier epoch did.
   std::vector<std::pair<Phase, Time>> phases;
-  Time started;
+  Time started{};  // not known: {}
 };
 
 struct ParticipantView {

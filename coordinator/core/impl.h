@@ -35,7 +35,7 @@ class Coordinator::Impl {
   Counts counts() const;
 
   std::vector<TransactionView> list(bool with_ended, std::size_t entries_max) const;
-  std::optional<TransactionView> show(TxnId id) const { return view(id); }
+  std::optional<TransactionView> show(TxnId id) const;
   std::optional<TransactionView> show_gtrid(std::string_view gtrid) const;
   std::optional<TransactionView> show_request(std::string_view request_id) const;
   ParticipantView participant(RmId rm, bool with_open) const;
@@ -264,6 +264,8 @@ class Coordinator::Impl {
   TransactionView view(TxnId id, const KeptOutcome& kept) const;
   const Transaction* trace(TxnId id) const;
   std::optional<TransactionView> view(TxnId id) const;
+  std::optional<TransactionView> view_of_unknown(const Gtrid& parts) const;
+  std::optional<Gtrid> gtrid_of(TxnId id) const;
 
   Options options_;
   Epoch epoch_;

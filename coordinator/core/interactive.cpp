@@ -15,7 +15,10 @@ void Coordinator::Impl::on(Begin& event) {
   txn.interactive = true;
   deadlines_.emplace(txn.deadline, txn.id);
   enter(txn, Phase::active);
-  reply(event.requester, outcome_of(txn, false));
+  Outcome begun = outcome_of(txn, false);
+  begun.timeout_ms = static_cast<std::uint32_t>(
+      std::chrono::ceil<std::chrono::milliseconds>(txn.deadline - txn.started).count());
+  reply(event.requester, std::move(begun));
 }
 
 // The live transaction that its client may still change. Otherwise null, and answered as a question
@@ -59,7 +62,7 @@ void Coordinator::Impl::on(Enlist& event) {
   }
   if (!takes_new(rms_[rm])) {
     return reject(event.requester, Reason::unavailable,
-                  why_not(rms_[rm]) + ": the transaction goes on without it; try again");
+                  why_not(rms_[rm]) + ": no branch was begun there");
   }
   add_branch(*txn, rm, {});
   Branch& branch = txn->branches.back();

@@ -278,7 +278,8 @@ Outcome Coordinator::Impl::outcome_of_unknown(std::string_view gtrid, const Gtri
     outcome = told(Verdict::unknown, Reason::none,
                    "this log was restored from a backup, which may lack the decision");
   } else {  // presumed abort (rule 4)
-    outcome = told(Verdict::aborted, Reason::rolled_back, "rolled back");
+    outcome = told(Verdict::aborted, Reason::rolled_back,
+                   "rolled back: the log has no decision of it (presumed abort)");
     outcome.ended = true;
     outcome.heuristic = heuristics_.contains(id);
   }

@@ -50,12 +50,43 @@ std::optional<TransactionView> Coordinator::Impl::view(TxnId id) const {
   return std::nullopt;
 }
 
+// Of what has left no trace a question for its outcome is answered all the same (rule 8), and so is
+// this: an id and its gtrid, here and there, must not be told different things.
+std::optional<TransactionView> Coordinator::Impl::view_of_unknown(const Gtrid& parts) const {
+  if (!own_log(parts) || !recorded(parts) || !issued(parts)) return std::nullopt;
+  TransactionView view;
+  view.id = parts.txn_id();
+  view.gtrid = parts.encode();
+  view.outcome = outcome_of_unknown(view.gtrid, parts);
+  return view;
+}
+
+// None: not of this log, or of an epoch that may be one of a former log's: an id does not say
+// which.
+std::optional<Gtrid> Coordinator::Impl::gtrid_of(TxnId id) const {
+  EpochRef ref = epoch_.current;
+  if (id.epoch != ref.number) {
+    const auto found =
+        std::find_if(epoch_.earlier.begin(), epoch_.earlier.end(),
+                     [id](const EpochRef& earlier) { return earlier.number == id.epoch; });
+    if (found == epoch_.earlier.end() || !epoch_.former.empty()) return std::nullopt;
+    ref = *found;
+  }
+  return Gtrid{epoch_.log_id, ref.number, ref.nonce, id.sequence, epoch_.node};
+}
+
+std::optional<TransactionView> Coordinator::Impl::show(TxnId id) const {
+  if (auto found = view(id)) return found;
+  const auto parts = gtrid_of(id);
+  return parts ? view_of_unknown(*parts) : std::nullopt;
+}
+
 std::optional<TransactionView> Coordinator::Impl::show_gtrid(std::string_view gtrid) const {
   const auto parts = Gtrid::decode(gtrid);
   if (!parts) return std::nullopt;
   auto found = view(parts->txn_id());
-  if (found && found->gtrid != gtrid) found.reset();  // another log's, with the same numbers
-  return found;
+  if (found && found->gtrid == gtrid) return found;  // else another log's, with the same numbers
+  return view_of_unknown(*parts);
 }
 
 // Also a retryable abort that was remembered for a while, if nothing newer has this id.

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "protocol/utf8.h"
+#include "protocol/text.h"
 
 namespace twofold::lab {
 namespace {

@@ -6,7 +6,7 @@
 
 #include "lab/workflows/json_text.h"
 #include "lab/workflows/transaction_line.h"
-#include "protocol/utf8.h"
+#include "protocol/text.h"
 
 namespace twofold::lab {
 namespace {

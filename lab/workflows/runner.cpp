@@ -144,6 +144,7 @@ class Runner::Impl : public std::enable_shared_from_this<Impl> {
   void tell(LineResult result) {
     ++counts_.told;
     if (handlers_.on_result) handlers_.on_result(result);
+    if (result.outcome.heuristic) tell_heuristic(result);
     const auto& outcome = result.outcome;
     if (!options_.wait_for_end || !decided(outcome) || outcome.ended || outcome.gtrid.empty())
       return;
@@ -152,22 +153,32 @@ class Runner::Impl : public std::enable_shared_from_this<Impl> {
       return;
     }
     ++counts_.ending;
-    ask_for_end(outcome.gtrid);
+    result.outcome.results.clear();
+    ask_for_end(std::make_shared<LineResult>(std::move(result)));
   }
 
-  void ask_for_end(const std::string& gtrid) {
+  void tell_heuristic(const LineResult& result) {
+    ++counts_.heuristic;
+    if (handlers_.on_heuristic) handlers_.on_heuristic(result);
+  }
+
+  void ask_for_end(const std::shared_ptr<LineResult>& result) {
     if (ended_ || stopped_) return;
     const auto asked = std::chrono::steady_clock::now();
-    client_.ask_gtrid(gtrid, wire::REPLY_AT_END,
-                      [self = shared_from_this(), gtrid, asked](Outcome outcome) {
-                        self->on_end_told(gtrid, outcome, std::chrono::steady_clock::now() - asked);
+    client_.ask_gtrid(result->outcome.gtrid, wire::REPLY_AT_END,
+                      [self = shared_from_this(), result, asked](Outcome outcome) {
+                        self->on_end_told(result, outcome,
+                                          std::chrono::steady_clock::now() - asked);
                       });
   }
 
   // A participant may be away for long: that is waited for as long as the coordinator answers. Only
   // if nobody can tell any more is the transaction left unfinished.
-  void on_end_told(const std::string& gtrid, const Outcome& outcome,
+  void on_end_told(const std::shared_ptr<LineResult>& result, const Outcome& outcome,
                    std::chrono::steady_clock::duration took) {
+    if (outcome.heuristic && !std::exchange(result->outcome.heuristic, true)) {
+      tell_heuristic(*result);
+    }
     if (stopped_) return;  // counted as unfinished
     const bool told = decided(outcome) || outcome.verdict == Verdict::expired ||
                       outcome.verdict == Verdict::not_found;
@@ -179,8 +190,8 @@ class Runner::Impl : public std::enable_shared_from_this<Impl> {
       return;
     }
     auto timer = std::make_shared<boost::asio::steady_timer>(io_, kAskAgain);
-    timer->async_wait([self = shared_from_this(), timer, gtrid](const boost::system::error_code&) {
-      self->ask_for_end(gtrid);
+    timer->async_wait([self = shared_from_this(), timer, result](const boost::system::error_code&) {
+      self->ask_for_end(result);
     });
   }
 

@@ -50,6 +50,7 @@ struct RunnerCounts {
   std::uint64_t in_flight = 0;   // not decided
   std::uint64_t ending = 0;      // decided, not ended everywhere
   std::uint64_t unfinished = 0;  // decided, and not waited for or not to be told whether ended
+  std::uint64_t heuristic = 0;   // a branch ended otherwise than its transaction, as far as known
   bool whole = false;            // every line was taken
 };
 
@@ -60,6 +61,9 @@ class Runner {
     std::function<Result<client::Transaction>(std::string_view line)> parse;
     std::function<void(const LineResult&)> on_result;
     std::function<void()> on_end;
+    // Once for a transaction of which a branch ended otherwise than it did. That may come to light
+    // only after its result was told: when every branch has ended.
+    std::function<void(const LineResult&)> on_heuristic{};
   };
 
   // `client` and `reader` outlive the runner.

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "lab/workflows/json_text.h"
-#include "protocol/utf8.h"
+#include "protocol/text.h"
 
 namespace twofold::lab {
 namespace {
@@ -26,6 +26,19 @@ std::string element_of(const std::string& where, std::size_t index) {
   return where + "[" + std::to_string(index) + "]";
 }
 
+// {"base64": "…"}: JSON has no bytes of its own.
+Result<Value> parse_bytes(const json::object& object, const std::string& where) {
+  const auto* text = object.if_contains("base64");
+  if (object.size() != 1 || !text || !text->is_string()) {
+    return invalid(where,
+                   "an object cannot be a value, but for bytes, {\"base64\": \"…\"}: use a number, "
+                   "a text, true, false, null or a list");
+  }
+  auto bytes = base64_decode({text->get_string().data(), text->get_string().size()});
+  if (!bytes) return invalid(member_of(where, "base64"), "is not base64");
+  return Value{Bytes{std::move(*bytes)}};
+}
+
 // `depth`: lists that it may still nest.
 Result<Value> parse_value(const json::value& value, const std::string& where,
                           std::size_t depth = kListDepthMax) {
@@ -42,10 +55,7 @@ Result<Value> parse_value(const json::value& value, const std::string& where,
       return invalid(where, json::serialize(value) +
                                 " is not a 64-bit integer (−9223372036854775808 to "
                                 "9223372036854775807, without a fraction or exponent)");
-    case json::kind::object:
-      return invalid(where,
-                     "an object cannot be a value: use a number, a text, true, false, null "
-                     "or a list");
+    case json::kind::object: return parse_bytes(value.get_object(), where);
     case json::kind::array: break;
   }
   if (depth == 0) {

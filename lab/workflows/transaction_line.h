@@ -4,9 +4,10 @@
 //     {"rm": "payments", "work": [{"op": "add", "key": "customer/c-1", "by": -2350, "min": 0}]}]}
 //
 // request_id and timeout_ms may be missing. Of an operation, "op" is its name and every other
-// member a named argument, in the order given. Numbers are 64-bit integers. A member that is not
-// known is an error, since a misspelt one must not be ignored, and so is one given twice, and work
-// that no participant could read (protocol/operation.h's limits). Pure.
+// member a named argument, in the order given. Numbers are 64-bit integers; bytes are
+// {"base64": "AP8="}. A member that is not known is an error, since a misspelt one must not be
+// ignored, and so is one given twice, and work that no participant could read
+// (protocol/operation.h's limits). Pure.
 #pragma once
 
 #include <boost/json/object.hpp>

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "protocol/text.h"
 #include "protocol/utf8.h"
 
 namespace twofold::resource_manager {

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "protocol/check.h"
+#include "protocol/text.h"
 #include "protocol/utf8.h"
 #include "resource_manager/adapters/arguments.h"
 
@@ -38,10 +39,9 @@ std::optional<std::string> wrong_part(std::string_view part) {
   if (part.size() > kPathPartBytesMax) {
     return "a part of a path has at most " + std::to_string(kPathPartBytesMax) + " bytes";
   }
-  const bool control = std::any_of(part.begin(), part.end(), [](char c) {
-    return static_cast<unsigned char>(c) < 0x20 || c == 0x7f;
-  });
-  if (control) return "a path has no control characters";
+  if (has_controls(part)) {
+    return "a path has no control characters, nor any that reorder the text around them";
+  }
   return std::nullopt;
 }
 
@@ -179,14 +179,14 @@ class Evaluation {
     if (before && !operation.replace) {
       return refuse("present", "a file of " + std::to_string(*before) + " bytes", "");
     }
-    std::optional<std::string> in_the_way;
+    std::optional<std::string> file;
     for_each_folder(operation.path, [&](const std::string& folder) {
-      if (!in_the_way && size_of(folder)) in_the_way = "a file: " + folder;
+      if (!file && size_of(folder)) file = "a file: " + folder;
     });
-    if (!before && !in_the_way && !paths(operation.path + "/").empty()) {
-      in_the_way = "a folder: " + operation.path;
+    if (file) return refuse("type", *file, "a folder");
+    if (!before && !paths(operation.path + "/").empty()) {
+      return refuse("type", "a folder: " + operation.path, "a file");
     }
-    if (in_the_way) return refuse("type", *in_the_way, "");
     return change(operation.content);
   }
 

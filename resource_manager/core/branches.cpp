@@ -525,18 +525,4 @@ Branch* Branches::Impl::find(const Xid& xid) {
   return at == last ? nullptr : at->second;
 }
 
-std::string Branches::Impl::describe_wait(const Branch& branch) const {
-  const auto waited =
-      std::chrono::duration_cast<std::chrono::milliseconds>(now_ - branch.waits_since);
-  std::string text = "waited " + std::to_string(waited.count()) + " ms for ";
-  const std::optional<LockTable::Wait> wait = locks_.first_wait(branch.id);
-  if (!wait) return text + "its locks: retry";
-  const Branch* holder = find(wait->holder);
-  text += "key \"" + wait->key + "\"";
-  if (holder) {
-    text += ", held by " + to_text(holder->xid) + " (" + std::string{name(holder->state)} + ")";
-  }
-  return text + ": retry, or look at its locks";
-}
-
 }  // namespace twofold::resource_manager

@@ -81,7 +81,6 @@ class Branches::Impl {
   Branch* find(BranchId id);
   const Branch* find(BranchId id) const;
   Branch* find(const Xid& xid);
-  std::string describe_wait(const Branch& branch) const;
 
   // ---- what clients do in an interactive branch (threads.cpp) ----------------------------------
   void take(const Xid& xid, Item item);
@@ -105,6 +104,8 @@ class Branches::Impl {
     std::vector<Branch*> waiters;
     bool own = false;  // closed by another branch of the waiter's own transaction
   };
+  std::string describe_blocker(const Branch& branch) const;
+  std::string describe_wait(const Branch& branch) const;
   Circle circle_of(Branch& waiter);
   void end_victim(Branch& victim, const Branch& waiter);
   void note_long_wait(BranchId id, Time since);

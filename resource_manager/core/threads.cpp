@@ -9,7 +9,13 @@ namespace twofold::resource_manager {
 
 namespace {
 
-constexpr std::string_view kRollbackOnly = "the branch can only be rolled back";
+// Whoever comes after the work that failed is told why, too.
+std::string rollback_only(const Branch& branch) {
+  std::string text = "the branch can only be rolled back";
+  if (!branch.no) return text;
+  if (!branch.no->text.empty()) return text + ": " + branch.no->text;
+  return text + ": an earlier work was refused (" + std::string(name(branch.no->code)) + ")";
+}
 
 }  // namespace
 
@@ -93,7 +99,7 @@ void Branches::Impl::carry_out(Branch& branch, Item& item) {
     case BranchState::rollback_only:
     case BranchState::rolling_back:
       if (item.kind == Item::Kind::end) return end_part(branch, item);
-      return answer(item.requester, Xa::rbrollback, std::string{kRollbackOnly});
+      return answer(item.requester, Xa::rbrollback, rollback_only(branch));
     case BranchState::waiting:
     case BranchState::running:
     case BranchState::read_only:
@@ -168,7 +174,7 @@ void Branches::Impl::end_part(Branch& branch, const Item& item) {
     return answer(item.requester, Xa::er_proto, "this thread has not joined the branch");
   }
   if (branch.state != BranchState::active) {
-    return answer(item.requester, Xa::rbrollback, std::string{kRollbackOnly});
+    return answer(item.requester, Xa::rbrollback, rollback_only(branch));
   }
   if (item.flag == End::Flag::suspend) branch.suspended.insert(item.thread);
   answer(item.requester, Xa::ok);

@@ -8,6 +8,41 @@
 
 namespace twofold::resource_manager {
 
+// ---- for people ---------------------------------------------------------------------------------
+
+namespace {
+
+// As `twofold show` takes it, if it is a transaction of the same coordinator as `seen_by`.
+std::string transaction_text(const Xid& xid, const Xid& seen_by) {
+  const std::optional<Gtrid> gtrid = Gtrid::decode(xid.gtrid);
+  const std::optional<Gtrid> own = Gtrid::decode(seen_by.gtrid);
+  if (!gtrid || !own) return to_text(xid);
+  std::string text = to_text(gtrid->txn_id());
+  return gtrid->node == own->node ? text : text + " of node " + gtrid->node;
+}
+
+}  // namespace
+
+// Empty: it waits for nothing.
+std::string Branches::Impl::describe_blocker(const Branch& branch) const {
+  const std::optional<LockTable::Wait> wait = locks_.first_wait(branch.id);
+  if (!wait) return {};
+  std::string text = "key \"" + wait->key + "\"";
+  const Branch* holder = find(wait->holder);
+  if (!holder) return text;
+  return text + ", held by " + transaction_text(holder->xid, branch.xid) + " (" +
+         std::string{name(holder->state)} + ")";
+}
+
+std::string Branches::Impl::describe_wait(const Branch& branch) const {
+  const auto waited =
+      std::chrono::duration_cast<std::chrono::milliseconds>(now_ - branch.waits_since);
+  const std::string blocker = describe_blocker(branch);
+  const std::string text = "waited " + std::to_string(waited.count()) + " ms for ";
+  if (blocker.empty()) return text + "its locks: retry";
+  return text + blocker + ": retry, or look at its locks";
+}
+
 // ---- within this resource manager ---------------------------------------------------------------
 
 // One wait can close several circles; each loses one.
@@ -60,7 +95,7 @@ void Branches::Impl::end_victim(Branch& victim, const Branch& waiter) {
       &victim == &waiter && !victim.interactive
           ? "it waits for another branch of its own transaction here: put the work of both in one "
             "branch"
-          : "deadlock: " + describe_wait(victim);
+          : "deadlock: it waits for " + describe_blocker(victim) + ": try again";
   if (victim.interactive) return doom(victim, Xa::rbdeadlock, std::move(text));
   ++counts_.rolled_back;
   answer_asked(victim, Xa::rbdeadlock, std::move(text));

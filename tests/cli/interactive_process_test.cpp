@@ -2,6 +2,7 @@
 // whatever became of the process that asked (rule 10).
 #include <gmock/gmock.h>
 
+#include <utility>
 #include <vector>
 
 #include "tests/cli/cli_test.h"
@@ -104,6 +105,94 @@ TEST_F(CliInteractiveTest, AWorkThatWasInterruptedIsNotLeftOut) {
   }
   EXPECT_EQ(run("scan orders --prefix order --json @").out.find("order"), std::string::npos);
   EXPECT_THAT(value_of_x(), HasSubstr("0"));
+}
+
+TEST_F(CliInteractiveTest, BeginSaysTheTimeThatItReallyHas) {
+  const Ran long_one = run("begin --timeout-ms 9999999 @");
+  EXPECT_THAT(long_one.err, HasSubstr("has 10 min to commit, the most that the coordinator gives"));
+  EXPECT_EQ(run("begin --timeout-ms 9999999 --json @").parsed().at("timeout_ms"), 600'000);
+  const Ran plain = run("begin --timeout-ms 5000 @");
+  EXPECT_THAT(plain.err, HasSubstr("has 5.0 s to commit: "));
+  for (const char* wrong : {"0", "-5", "99999999999", "99999999999999999999", "x"}) {
+    const Ran refused = run(std::string("begin --timeout-ms ") + wrong + " @");
+    EXPECT_EQ(refused.status, 2) << wrong;
+    EXPECT_EQ(refused.out, "");
+    EXPECT_THAT(refused.err, HasSubstr("--timeout-ms")) << wrong;
+  }
+}
+
+// Also of what an earlier process of the coordinator began.
+TEST_F(CliInteractiveTest, AnIdAndItsGtridAreToldTheSame) {
+  const std::string committed = begin(), open = begin(), back = begin();
+  std::vector<std::pair<std::string, std::string>> names;
+  for (const std::string& id : {committed, open, back}) {
+    ASSERT_EQ(work(id, "payments", put("key-" + id, 1)).status, 0);
+    names.emplace_back(id, run("show " + id + " --json @").parsed().at("gtrid").as_string());
+  }
+  ASSERT_EQ(run("commit " + committed + " --wait @").status, 0);
+  ASSERT_EQ(run("rollback " + back + " @").status, 0);
+  for (const bool restarted : {false, true}) {
+    if (restarted) {
+      ASSERT_EQ(run("kill coordinator @").status, 0);
+      ASSERT_EQ(run("start coordinator @").status, 0);
+    }
+    for (const auto& [id, gtrid] : names) {
+      if (id == open && !restarted) continue;
+      const std::string word = id == committed ? "committed" : "aborted";
+      for (const std::string& name : {id, gtrid}) {
+        const Ran commit = run("commit " + name + " @"), rollback = run("rollback " + name + " @");
+        EXPECT_THAT(commit.out, HasSubstr(id + " " + word)) << commit.err;
+        EXPECT_EQ(rollback.out, commit.out);
+        const Ran shown = run("show " + name + " @");
+        EXPECT_THAT(shown.out, HasSubstr("outcome      " + word)) << shown.err;
+        const Ran enlist = run("enlist " + name + " payments @");
+        EXPECT_EQ(enlist.status, 1);
+        EXPECT_THAT(enlist.err, HasSubstr(name + " takes no more work: " + word));
+        const Ran worked = work(name, "payments", put("k", 1));
+        EXPECT_EQ(worked.status, 1);
+        EXPECT_THAT(worked.err,
+                    HasSubstr(id == committed ? "XAER_PROTO: the transaction has committed"
+                                              : "XA_RBROLLBACK: rolled back"));
+      }
+    }
+  }
+}
+
+TEST_F(CliInteractiveTest, ACommitWithoutItsCoordinatorSaysThatItWaitsAndHowToGoOn) {
+  const std::string id = begin();
+  ASSERT_EQ(work(id, "payments", add()).status, 0);
+  const std::string gtrid(run("show " + id + " --json @").parsed().at("gtrid").as_string());
+  ASSERT_EQ(run("kill coordinator @").status, 0);
+  const Ran lost = run("commit " + gtrid + " --give-up 1 @");
+  EXPECT_EQ(lost.status, 1);
+  EXPECT_THAT(lost.out, HasSubstr(id + " unknown"));
+  EXPECT_THAT(lost.err, HasSubstr("waiting up to 1 s for the coordinator: "));
+  EXPECT_THAT(lost.err, HasSubstr("twofold start coordinator"));
+  EXPECT_THAT(lost.err, HasSubstr("twofold commit " + gtrid));
+  const Ran by_id = run("commit " + id + " @");
+  EXPECT_EQ(by_id.status, 1);
+  EXPECT_THAT(by_id.err, HasSubstr("Start it"));
+  EXPECT_THAT(by_id.err, HasSubstr("twofold commit " + id));
+  ASSERT_EQ(run("start coordinator @").status, 0);
+  EXPECT_THAT(run("commit " + gtrid + " @").out, HasSubstr(id + " aborted"));
+}
+
+TEST_F(CliInteractiveTest, AVictimIsToldWhy) {
+  const std::string older = begin(), younger = begin();
+  ASSERT_EQ(work(older, "payments", add()).status, 0);
+  ASSERT_EQ(work(younger, "payments", put("y", 1)).status, 0);
+  lab::Process waiting = work_beside(older, "payments", put("y", 1));
+  wait_for_waiter();
+  const Ran victim = work(younger, "payments", add());
+  EXPECT_EQ(victim.status, 1);
+  EXPECT_THAT(victim.err, HasSubstr("deadlock: it waits for key \"x\", held by " + older + " ("));
+  ASSERT_TRUE(waiting.wait_for_end(10s));
+  waiting.reap();
+  EXPECT_EQ(run("rollback " + older + " @").status, 0);
+
+  const std::string failed = begin();
+  const Ran refused = run("work " + failed + R"( payments '{"op":"erase","key":1}' --json @)");
+  EXPECT_THAT(std::string(refused.parsed().at("reason").as_string()), HasSubstr("key"));
 }
 
 TEST_F(CliInteractiveTest, WithoutItsLedgerNothingIsCommittedByHalves) {

@@ -42,6 +42,30 @@ TEST(Output, ATableIsAligned) {
             "longer      2\n");
 }
 
+// In all that is printed, whoever gave it.
+TEST(Output, NothingThatIsPrintedActsOnTheTerminal) {
+  const std::string evil = "a\x1b[2J\u0085\u202eb\x7f";
+  const std::string shown = "a\\x1b[2J\\u0085\\u202eb\\x7f";
+  testing::internal::CaptureStdout();
+  testing::internal::CaptureStderr();
+  print_line(evil);
+  Table table({"key"});
+  table.add({evil + "\n"});
+  table.print();
+  print_json(json::object{{"key", evil}});
+  note(evil);
+  fail({Fault::invalid, evil});
+  wrong_usage("show", evil);
+  const std::string out = testing::internal::GetCapturedStdout();
+  const std::string rule(shown.size() + 4, '-');
+  const std::string json = "{\"key\":\"a\\u001b[2J\\u0085\\u202eb\\u007f\"}";
+  EXPECT_EQ(out, shown + "\nkey\n" + rule + "\n" + shown + "\\x0a\n" + json + "\n");
+  EXPECT_EQ(json::parse(json).at("key").as_string(), evil);  // it means the same
+  EXPECT_EQ(
+      testing::internal::GetCapturedStderr(),
+      shown + "\ntwofold: " + shown + "\ntwofold show: " + shown + "\nSee: twofold show --help\n");
+}
+
 TEST(Output, ValuesBecomeJson) {
   wire::Value value;
   EXPECT_EQ(to_text(value), "null");
@@ -53,6 +77,8 @@ TEST(Output, ValuesBecomeJson) {
   list.mutable_list()->add_values()->set_boolean(true);
   *list.mutable_list()->add_values() = value;
   EXPECT_EQ(to_text(list), "[true,\"a\\\"b\"]");
+  value.set_raw(std::string("\0\xff", 2));
+  EXPECT_EQ(to_text(value), "{\"base64\":\"AP8=\"}");
 }
 
 }  // namespace

@@ -44,6 +44,27 @@ TEST(Request, ADecisionIsFinal) {
   }
 }
 
+// Its work might be done twice where a branch did not roll back.
+TEST(Request, AHeuristicAbortIsNotTriedAgain) {
+  for (const bool heuristic : {false, true}) {
+    Request request = sent_once(5);
+    Outcome aborted = outcome(Verdict::aborted, Reason::lost);
+    aborted.heuristic = heuristic;
+    EXPECT_EQ(request.answered(aborted), heuristic ? Next::finish : Next::send_again);
+    EXPECT_EQ(request.retried() != nullptr, !heuristic);
+  }
+}
+
+TEST(Request, OnlyAnAbortIsARetry) {
+  Request request = sent_once(5);
+  EXPECT_EQ(request.answered(outcome(Verdict::aborted, Reason::unavailable)), Next::send_again);
+  ASSERT_TRUE(request.retried());
+  EXPECT_EQ(request.retried()->reason, Reason::unavailable);
+  send_again(request);
+  EXPECT_EQ(request.answered(outcome(Verdict::unknown)), Next::send_again);
+  EXPECT_FALSE(request.retried());
+}
+
 TEST(Request, MismatchIsFinalAlsoWithRetriesLeft) {
   Request request = sent_once(5);
   EXPECT_EQ(request.answered(outcome(Verdict::rejected, Reason::mismatch)), Next::finish);

@@ -446,6 +446,54 @@ TEST_F(Core, shows_a_transaction_by_gtrid_and_by_request) {
   EXPECT_FALSE(bench.core().show_request("r2"));
 }
 
+// What an earlier process knew is gone; the outcome is not, under whichever name it is asked for.
+TEST_F(Core, an_id_is_shown_as_its_gtrid_after_a_restart) {
+  bench.step(submission("r1"));
+  commit(bench, {1, 1});
+  bench.step(submission("r2"));
+  const std::string committed = bench.gtrid({1, 1}), lost = bench.gtrid({1, 2});
+  bench.crash();
+  for (const std::string& gtrid : {committed, lost}) {
+    const auto by_gtrid = bench.core().show_gtrid(gtrid);
+    ASSERT_TRUE(by_gtrid);
+    const auto by_id = bench.core().show(by_gtrid->id);
+    ASSERT_TRUE(by_id);
+    OutcomeAsked asked{{1, 9}, gtrid, {}, OutcomeAsked::When::now, {}};
+    const Outcome told = reply(bench.step(asked));
+    for (const auto& view : {by_gtrid, by_id}) {
+      EXPECT_EQ(view->gtrid, gtrid);
+      EXPECT_EQ(view->outcome.verdict, told.verdict);
+      EXPECT_EQ(view->outcome.detail, told.detail);
+      EXPECT_TRUE(view->outcome.ended);
+    }
+    EXPECT_EQ(told.verdict, gtrid == lost ? Verdict::aborted : Verdict::committed);
+  }
+  EXPECT_THAT(bench.core().show({1, 2})->outcome.detail, HasSubstr("presumed abort"));
+  EXPECT_FALSE(bench.core().show({2, 1})) << "not begun yet";
+  EXPECT_FALSE(bench.core().show({7, 1}));
+}
+
+// Of two logs with one epoch's number the id does not say which.
+TEST_F(Core, an_id_of_a_log_that_was_restored_is_not_guessed) {
+  bench.step(submission("r1"));
+  const std::string lost = bench.gtrid({1, 1});
+  bench.restore(2);
+  EXPECT_FALSE(bench.core().show({1, 1}));
+  const auto by_gtrid = bench.core().show_gtrid(lost);
+  ASSERT_TRUE(by_gtrid);
+  EXPECT_EQ(by_gtrid->outcome.verdict, Verdict::aborted);
+}
+
+TEST_F(Core, begin_is_told_the_time_that_it_has) {
+  const auto given = [&](milliseconds asked) {
+    return reply(bench.step(Begin{{1, 1}, asked, {}})).timeout_ms;
+  };
+  EXPECT_EQ(given(milliseconds{0}), 10'000u);  // the default
+  EXPECT_EQ(given(milliseconds{1}), 1u);
+  EXPECT_EQ(given(minutes{10}), 600'000u);
+  EXPECT_EQ(given(minutes{11}), 600'000u);
+}
+
 TEST(CoreViews, kept_outcomes_are_shown_without_a_trace) {
   Options options_ = options();
   options_.traces_max = 0;

@@ -73,7 +73,8 @@ class RunnerTest : public testing::Test {
         io_, *client_, *reader_, run_, options,
         Runner::Handlers{parse_transaction_line,
                          [this](const LineResult& result) { told_[result.line] = result; },
-                         [this] { ended_ = true; }});
+                         [this] { ended_ = true; },
+                         [this](const LineResult& result) { heuristic_.push_back(result); }});
     runner_->start();
   }
   void run(const std::string& text, RunnerOptions options = {}) {
@@ -93,6 +94,7 @@ class RunnerTest : public testing::Test {
   std::optional<Runner> runner_;
   const lab::Run run_{"2.5-run", {2, 5}};
   std::map<std::uint64_t, LineResult> told_;
+  std::vector<LineResult> heuristic_;
   bool ended_ = false;
 };
 
@@ -111,6 +113,30 @@ TEST_F(RunnerTest, EveryLineIsToldOnceWithItsNumberAndRequest) {
   ASSERT_EQ(submits.size(), 2U);
   EXPECT_EQ(from_wire(submits[0].known()), (TxnId{2, 5}));
   EXPECT_EQ(from_wire(submits[1].known()), (TxnId{3, 10}));
+}
+
+// Known with the result, or only when every branch has ended; told once either way.
+TEST_F(RunnerTest, AHeuristicEndIsToldOnceWheneverItComesToLight) {
+  on_submit = [](Connection& connection, const wire::Frame& frame) {
+    Outcome made = outcome(Verdict::committed, "g-" + frame.submit().request_id(), false);
+    made.heuristic = frame.submit().request_id() == "at-once";
+    answer(connection, frame.request(), made);
+  };
+  on_ask = [](Connection& connection, const wire::Frame& frame) {
+    Outcome made = outcome(Verdict::committed, frame.ask().gtrid(), true);
+    made.heuristic = frame.ask().gtrid() != "g-never";
+    answer(connection, frame.request(), made);
+  };
+  run(line(R"("request_id":"at-once",)") + line(R"("request_id":"late",)") +
+      line(R"("request_id":"never",)"));
+  EXPECT_EQ(told_.size(), 3U);
+  EXPECT_EQ(runner_->counts().heuristic, 2U);
+  ASSERT_EQ(heuristic_.size(), 2U);
+  EXPECT_EQ(heuristic_[0].request_id, "at-once");
+  EXPECT_EQ(heuristic_[1].request_id, "late");
+  EXPECT_EQ(heuristic_[1].line, 2U);
+  EXPECT_TRUE(heuristic_[1].outcome.heuristic);
+  EXPECT_FALSE(told_[2].outcome.heuristic);
 }
 
 TEST_F(RunnerTest, NoMoreThanTheWindowIsInFlight) {

@@ -48,6 +48,19 @@ TEST(TransactionLine, RequestIdAndTimeoutMayBeMissing) {
   EXPECT_EQ(parsed->timeout.count(), 0);
 }
 
+TEST(TransactionLine, BytesAreBase64) {
+  const auto work = parse_work_text(
+      R"({"op":"publish","path":"p","content":{"base64":"AP8="},"more":[{"base64":""}]})");
+  ASSERT_TRUE(work) << work.error().message;
+  EXPECT_EQ(*work->at(0).find("content"), Value{Bytes{std::string("\0\xff", 2)}});
+  EXPECT_EQ(*work->at(0).find("more"), Value{List{Value{Bytes{""}}}});
+  // Read back as it is printed.
+  EXPECT_EQ(to_text(*work->at(0).find("content")), R"({"base64": "AP8="})");
+  EXPECT_THAT(fault_in_argument(R"({"base64":"A"})"),
+              StartsWith("branches[0].work[0].value.base64: is not base64"));
+  EXPECT_THAT(fault_in_argument(R"({"base64":7})"), HasSubstr("cannot be a value"));
+}
+
 TEST(TransactionLine, TakesTheWholeRangeOfIntegersAndNothingElse) {
   EXPECT_EQ(fault_in_argument("9223372036854775807"), "accepted");
   EXPECT_EQ(fault_in_argument("-9223372036854775808"), "accepted");
@@ -56,6 +69,7 @@ TEST(TransactionLine, TakesTheWholeRangeOfIntegersAndNothingElse) {
     EXPECT_THAT(fault_in_argument(number), HasSubstr("not a 64-bit integer")) << number;
   }
   EXPECT_THAT(fault_in_argument("{}"), HasSubstr("object cannot be a value"));
+  EXPECT_THAT(fault_in_argument(R"({"base64":"AP8=","x":1})"), HasSubstr("cannot be a value"));
   EXPECT_THAT(fault_in_argument("[1, [2.5]]"), StartsWith("branches[0].work[0].value[1][0]: "));
 }
 

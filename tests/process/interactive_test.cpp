@@ -93,6 +93,7 @@ TEST_F(InteractiveTest, ARefusedWorkMakesTheCommitAnAbortThatSaysWhy) {
   EXPECT_EQ(refused.code, Xa::rbintegrity);
   ASSERT_EQ(refused.refusals.size(), 1u);
   EXPECT_EQ(refused.refusals[0].key, "a");
+  EXPECT_EQ(refused.text, "payments: add a: would go below min 0, found 5");
   const Outcome outcome = transaction.commit();
   EXPECT_EQ(outcome.verdict, Verdict::aborted);
   EXPECT_EQ(outcome.reason, Reason::refused);
@@ -196,7 +197,9 @@ TEST_F(InteractiveTest, ADeadlockAcrossParticipantsEndsTheYounger) {
     Worked of_older;
     std::thread waiting([&] { of_older = older.work("payments", add("a", 1)); });
     const Worked of_younger = younger.work("orders", add("a", 1));
-    EXPECT_FALSE(of_younger.ok());
+    // The reason comes with the work that waited, though only the coordinator knows it.
+    EXPECT_EQ(of_younger.code, Xa::rbdeadlock);
+    EXPECT_THAT(of_younger.text, HasSubstr("deadlock across resource managers with"));
     waiting.join();
     EXPECT_TRUE(of_older.ok()) << of_older.text;
     const Outcome aborted = younger.commit(), committed = older.commit(true);

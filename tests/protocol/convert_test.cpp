@@ -42,6 +42,7 @@ TEST(Convert, OutcomeComesBack) {
   outcome.results = {{"orders", std::string("\x0a\0", 2)}};
   outcome.ended = true;
   outcome.heuristic = true;
+  outcome.timeout_ms = 600;
   wire::Outcome message;
   to_wire(outcome, message);
   to_wire(outcome, message);  // replaces, does not add
@@ -56,6 +57,7 @@ TEST(Convert, OutcomeComesBack) {
   EXPECT_EQ(back.results[0].results, outcome.results[0].results);
   EXPECT_TRUE(back.ended);
   EXPECT_TRUE(back.heuristic);
+  EXPECT_EQ(back.timeout_ms, 600u);
 }
 
 TEST(Convert, ANumberThatIsNotKnownClaimsNothing) {

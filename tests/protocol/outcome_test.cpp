@@ -22,6 +22,15 @@ TEST(Refusal, SaysWhoWhatAndWhy) {
             "payments: add k: adding 1 overflows 64 bits, found 9223372036854775807");
   EXPECT_EQ(to_text(Refusal{"", 0, "add", "type", "k", "\"text\"", "int64"}),
             "add k: wrong type, expected int64, found \"text\"");
+  // No half sentence where a participant does not say what it asked for.
+  EXPECT_EQ(to_text(Refusal{"s", 0, "publish", "type", "a", "a folder", ""}),
+            "s: publish a: wrong type, found a folder");
+  EXPECT_EQ(to_text(Refusal{"s", 0, "add", "min", "k", "1", ""}),
+            "s: add k: would go below min, found 1");
+  EXPECT_EQ(to_text(Refusal{"s", 0, "add", "overflow", "k", "", ""}),
+            "s: add k: adding overflows 64 bits");
+  EXPECT_EQ(to_text(Refusal{"s", 0, "expect", "expect", "k", "1", ""}),
+            "s: expect k: not as expected, found 1");
   EXPECT_EQ(to_text(Refusal{"s", 0, "frob", "invalid", "", "frob", "a store knows get and put"}),
             "s: frob: invalid: a store knows get and put, not frob");
   EXPECT_EQ(to_text(Refusal{"s", 0, "", "invalid", "", "", "not work"}), "s: invalid: not work");

@@ -26,23 +26,5 @@ TEST(Utf8, IsNotCutInsideACharacter) {
   EXPECT_EQ(utf8_prefix("\xe2\x82\xac", 2), "");
 }
 
-TEST(Utf8, PrintableKeepsCharactersAndEscapesTheRest) {
-  EXPECT_EQ(printable(""), "");
-  EXPECT_EQ(printable("plain ü € 😀"), "plain ü € 😀");
-  EXPECT_EQ(printable(std::string("a\0\n\x1b[2J\x7f", 8)), "a\\x00\\x0a\\x1b[2J\\x7f");
-  EXPECT_EQ(printable("\xc2\x9b and \xc2\xa0"), "\\xc2\\x9b and \xc2\xa0");  // C1's end is U+009F
-  // No UTF-8: overlong, a surrogate, beyond the last character, cut.
-  EXPECT_EQ(printable("\xe0\x80\x80"), "\\xe0\\x80\\x80");
-  EXPECT_EQ(printable("\xed\xa0\x80"), "\\xed\\xa0\\x80");
-  EXPECT_EQ(printable("\xf4\x90\x80\x80x"), "\\xf4\\x90\\x80\\x80x");
-  EXPECT_EQ(printable("a\xe2\x82"), "a\\xe2\\x82");
-}
-
-TEST(Utf8, ShownIsBoundedAndNotCutInsideACharacter) {
-  EXPECT_EQ(shown("what\n"), "what\\x0a");
-  EXPECT_EQ(shown(std::string(200, 'x')), std::string(200, 'x'));
-  EXPECT_EQ(shown(std::string(199, 'x') + "€y"), std::string(199, 'x') + "…");
-}
-
 }  // namespace
 }  // namespace twofold

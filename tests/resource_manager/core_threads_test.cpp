@@ -280,13 +280,23 @@ TEST(Deadlock, TheYoungestOfACircleIsEndedWhenItCloses) {
     core.step(work(core, kOther, write_locks({"a"}), 51));
     ASSERT_EQ(summary(core.effects), "XA_RBDEADLOCK, Discard, Run");
     EXPECT_EQ(core.last<Answer>().requester.connection, first_is_older ? 51u : 50u);
-    EXPECT_THAT(core.last<Answer>().text, HasSubstr("deadlock"));
+    // Whom it waits for is named as everywhere else.
+    const auto other = Gtrid::decode((first_is_older ? kShared : kOther).gtrid);
+    const std::string why = core.last<Answer>().text;
+    EXPECT_THAT(
+        why, HasSubstr("deadlock: it waits for key \"" + std::string(first_is_older ? "a" : "b") +
+                       "\", held by " + to_text(other->txn_id()) + " ("));
     EXPECT_EQ(core.last<RunWork>().branch, first_is_older ? one : two);
     EXPECT_EQ(core.branches.counts().deadlocks, 1u);
     // The victim has let go of everything, and can only be rolled back.
     const BranchId victim = first_is_older ? two : one;
     EXPECT_TRUE(core.branches.locks().locks_of(victim).empty());
     EXPECT_EQ(core.state(victim), BranchState::rollback_only);
+    // Whoever comes later is told why.
+    core.step(work(core, first_is_older ? kOther : kShared, write_locks({"c"}),
+                   first_is_older ? 51 : 50));
+    EXPECT_EQ(core.code(), Xa::rbrollback);
+    EXPECT_THAT(core.last<Answer>().text, HasSubstr(why));
     core.step(core.prepare(first_is_older ? kOther : kShared));
     EXPECT_EQ(core.code(), Xa::rbdeadlock);
   }

@@ -84,6 +84,9 @@ TEST(FilesParsing, PathsAreRelativeAndPlain) {
                                "a\nb",
                                std::string("a\0b", 3),
                                "a\x7f",
+                               "a\u0085b",
+                               "a/\u202etxt.exe",
+                               "\u2066a",
                                std::string(201, 'x'),
                                std::string(401, 'x'),
                                "1/2/3/4/5/6/7/8/9/10/11/12/13/14/15/16/17"};
@@ -170,6 +173,10 @@ TEST_F(FilesOperations, AFileAndAFolderDoNotShareAName) {
   tree_.files = {{"a/b", ""}, {"f", ""}};
   EXPECT_EQ(refused({publish("a", "")}), "type: a folder: a");
   EXPECT_EQ(refused({publish("f/x/y", "")}), "type: a file: f");
+  EXPECT_EQ(to_text(evaluate({publish("a", "")}).refusals.at(0)),
+            "publish a: wrong type, expected a file, found a folder: a");
+  EXPECT_EQ(to_text(evaluate({publish("f/x/y", "")}).refusals.at(0)),
+            "publish f/x/y: wrong type, expected a folder, found a file: f");
   EXPECT_EQ(results({remove("a/b"), publish("a", ""), remove("f"), publish("f/x/y", "")}).size(),
             4u);
   EXPECT_EQ(refused({publish("f", "")}), "type: a folder: f");
