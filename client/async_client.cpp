@@ -109,6 +109,12 @@ class AsyncClient::Impl : public std::enable_shared_from_this<AsyncClient::Impl>
   std::size_t in_flight() const { return waiting_.size() + calls_.size(); }
   void on_connection(std::function<void(bool, const std::string&)> handler) {
     on_connection_ = std::move(handler);
+    if (!on_connection_ || told_connected_ != 0) return;
+    boost::asio::post(io_, [weak = weak_from_this()] {
+      const auto self = weak.lock();
+      if (!self || self->told_connected_ != 0) return;
+      if (const auto current = self->on_connection_) current(false, self->trouble_);
+    });
   }
   void on_retry(std::function<void(const Outcome&)> handler) { on_retry_ = std::move(handler); }
 

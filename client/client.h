@@ -92,7 +92,8 @@ class AsyncClient {
   TxnId known() const;  // the newest TxnId heard of, {0,0} before the first handshake
   bool connected() const;
   std::size_t in_flight() const;
-  // Called on the io_context's thread whenever the connection comes or goes; for progress displays.
+  // Called on the io_context's thread whenever the connection comes or goes, and first of all if it
+  // could not be made so far; for progress displays.
   void on_connection(std::function<void(bool connected, const std::string& why)> handler);
   // Called on that thread when an abort is going to be tried again (Options::retries), with it.
   void on_retry(std::function<void(const Outcome& aborted)> handler);

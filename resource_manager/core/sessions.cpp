@@ -198,6 +198,10 @@ void Branches::Impl::end_with_session(Branch& branch) {
     case BranchState::rollback_only:
       ++counts_.fenced;
       ++counts_.rolled_back;
+      if (branch.interactive) {  // its clients are still there
+        answer_asked(branch, Xa::rbrollback,
+                     "the coordinator's session ended, and with it what was undecided: try again");
+      }
       return discard(branch);
     case BranchState::running: set_state(branch, BranchState::rolling_back); [[fallthrough]];
     case BranchState::preparing:

@@ -181,9 +181,13 @@ TEST_F(AsyncClientTest, RetriesRetryableAbortsUnderTheSameId) {
   options_.retries = 3;
   answers({outcome(Verdict::aborted, Reason::deadlock),
            outcome(Verdict::rejected, Reason::overload), outcome(Verdict::committed)});
+  make_client();
+  std::vector<Reason> retried;
+  client_->on_retry([&](const Outcome& aborted) { retried.push_back(aborted.reason); });
   const Answered told = result_of(payment());
   EXPECT_EQ(told.outcome.verdict, Verdict::committed);
   EXPECT_EQ(told.attempts, 3u);
+  EXPECT_EQ(retried, (std::vector{Reason::deadlock, Reason::overload}));
   for (const auto& submit : coordinator_.submits()) EXPECT_EQ(submit.request_id(), "r-1");
 }
 
@@ -458,9 +462,19 @@ TEST_F(AsyncClientTest, TellsWhenTheConnectionComesAndGoes) {
   run_until(io_, [&] { return seen.size() == 2; });
   EXPECT_FALSE(seen[1].first);
   EXPECT_NE(seen[1].second, "");
+  // Also to whoever comes when it has been lost already.
+  std::vector<std::pair<bool, std::string>> late;
+  client_->on_connection([&](bool up, const std::string& why) {
+    seen.emplace_back(up, why);
+    late.emplace_back(up, why);
+  });
+  EXPECT_TRUE(late.empty()) << "never from inside a call";
+  run_until(io_, [&] { return late.size() == 1; });
+  EXPECT_FALSE(late[0].first);
+  EXPECT_NE(late[0].second, "");
   coordinator_.listen();
-  run_until(io_, [&] { return seen.size() == 3; });
-  EXPECT_TRUE(seen[2].first);
+  run_until(io_, [&] { return seen.size() == 4; });
+  EXPECT_TRUE(seen[3].first);
 }
 
 }  // namespace

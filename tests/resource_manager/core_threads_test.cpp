@@ -227,6 +227,21 @@ TEST(Interactive, WorkWhoseAnswerWasLostMakesTheCountsDiffer) {
   }
 }
 
+TEST(Interactive, WhoWaitsWhenTheCoordinatorIsLostIsToldSo) {
+  Core core;
+  core.open();
+  enlisted(core, kShared);
+  core.open(2, 1, "n2");
+  core.connection = 2;
+  core.prepared(make_xid(9, "n2"), write_locks({"a"}));
+  join(core, kShared, 50);
+  EXPECT_EQ(summary(core.step(work(core, kShared, write_locks({"a"}), 50))), "");
+  core.step(ConnectionClosed{1});
+  EXPECT_EQ(core.code(), Xa::rbrollback);
+  EXPECT_EQ(core.last<Answer>().requester.connection, 50u);
+  EXPECT_THAT(core.last<Answer>().text, HasSubstr("the coordinator's session ended"));
+}
+
 TEST(Interactive, FailedWorkKeepsItsLocksAndTheVoteSaysWhy) {
   Core core;
   core.open();
