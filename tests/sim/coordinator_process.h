@@ -69,7 +69,6 @@ class CoordinatorProcess final : public Process {
   void on(co::Reply& effect);
   void on(co::Enlisted& effect);
   void on(co::DrainTold&) {}
-  void on(co::DrainTold&) {}  // nobody drains here
   void on(co::Alarm& effect);
   template <class Send>
   void on(Send& effect);

@@ -108,7 +108,7 @@ TEST_F(HistoryTest, AReadOfWhatWasNeverCommittedIsFound) {
 
 TEST(PlantedBugs, AreThoseThatTheCoresHave) {
   std::set<std::string> in_cores, listed;
-  const std::regex planted(R"(TWOFOLD_PLANTED\((\w+)\)|planted\("(\w+)"\))");
+  const std::regex planted(R"re(TWOFOLD_PLANTED\((\w+)\)|planted\("(\w+)"\))re");
   for (const char* core : {"coordinator/core", "resource_manager/core"}) {
     for (const auto& entry :
          std::filesystem::directory_iterator(std::filesystem::path(TWOFOLD_SOURCE_DIR) / core)) {
