@@ -119,7 +119,7 @@ void print_summary(const OrderTally& tally, const SessionResult& result, bool as
   if (as_json) {
     json::object whole;
     for (const auto& row : kRows) whole[row.key] = tally.of(row.order_class);
-    whole["heuristic"] = result.counts.heuristic;
+    if (result.counts.heuristic > 0) whole["heuristic"] = result.counts.heuristic;
     return print_json(whole);
   }
   const auto total = result.counts.told;

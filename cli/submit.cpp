@@ -35,7 +35,7 @@ void print_summary(const Tally& tally, const lab::Run& run, const SessionResult&
     json::object classes;
     for (const auto& [word, count] : tally.classes) classes[word] = count;
     whole["classes"] = std::move(classes);
-    whole["heuristic"] = result.counts.heuristic;
+    if (result.counts.heuristic > 0) whole["heuristic"] = result.counts.heuristic;
     whole["run"] = run.id;
     whole["seconds"] = result.seconds;
     return print_json(whole);

@@ -7,7 +7,7 @@ set(package_directory ${CMAKE_INSTALL_LIBDIR}/cmake/Twofold)
 # What client/client.h and client/interactive.h include, all of it and no more: the example in
 # client/example is built against it by a test.
 set(headers protocol/endpoint.h protocol/operation.h protocol/outcome.h protocol/result.h
-  protocol/xa.h protocol/xid.h client/client.h client/interactive.h)
+  protocol/xa.h protocol/xid.h client/client.h client/transaction.h client/interactive.h)
 foreach(header ${headers})
   cmake_path(GET header PARENT_PATH room)
   install(FILES ${header} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/twofold/${room} COMPONENT client)

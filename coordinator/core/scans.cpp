@@ -212,8 +212,7 @@ void Coordinator::Impl::settle_unlisted(RmId rm, std::uint64_t scan) {
     const auto [txn, branch] = find(key);
     TWOFOLD_CHECK(txn);
     if (branch->state != BranchState::unsure || branch->verb == Verb::release) continue;
-    if (branch->since >= scan && !TWOFOLD_PLANTED(older_scan_settles)) continue;
-    if (branch->listed_by == scan) continue;
+    if (branch->since >= scan || branch->listed_by == scan) continue;
     // Asked again soon: it answered in this session, so it may be there without being prepared, and
     // such a branch is not listed.
     if (branch->retry_at) continue;

@@ -194,7 +194,7 @@ void Coordinator::Impl::release_readers(Transaction& txn) {
 }
 
 void Coordinator::Impl::released(Transaction& txn, Branch& branch, const Acknowledged& event) {
-  if (event.code != Xa::ok && !TWOFOLD_PLANTED(lost_reader_commits)) {
+  if (event.code != Xa::ok) {
     branch.state = BranchState::read_only;  // to be rolled back, if there is anything
     return abort(txn, Reason::lost,
                  said(rm_name(branch), event.code, event.text) +

@@ -12,7 +12,7 @@ namespace {
 // current session itself is preparing or committing is not listed: that session waits for the
 // answer.
 bool listed(const Branch& branch) {
-  if (TWOFOLD_PLANTED(busy_not_listed) && branch.state != BranchState::prepared) return false;
+  if (TWOFOLD_PLANTED(busy_taken_as_absent) && branch.state != BranchState::prepared) return false;
   return branch.state == BranchState::prepared || branch.busy;
 }
 
@@ -97,7 +97,9 @@ void Branches::Impl::on(AskOutcome event) {
   const TxnId* mark =
       gtrid && event.xid.format_id == kFormatId ? mark_of(node->record, *gtrid) : nullptr;
   if (!mark) return emit(AnswerEvidence{event.requester, Kind::impossible});
-  if (const Branch* branch = find(event.xid)) {
+  const Branch* branch = find(event.xid);
+  if (TWOFOLD_PLANTED(busy_taken_as_absent) && branch && branch->busy) branch = nullptr;
+  if (branch) {
     const bool in_doubt = branch->state == BranchState::prepared;
     return emit(AnswerEvidence{event.requester, in_doubt ? Kind::prepared : Kind::busy});
   }

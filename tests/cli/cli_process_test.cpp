@@ -28,7 +28,7 @@ std::map<std::string, std::int64_t> expected_totals(const lab::GeneratedOrders& 
   std::map<std::string, std::int64_t> totals{{"committed", 0},       {"refused_funds", 0},
                                              {"refused_courier", 0}, {"refused_kitchen", 0},
                                              {"refused_unknown", 0}, {"refused_duplicate", 0},
-                                             {"invalid", 0},         {"heuristic", 0}};
+                                             {"invalid", 0}};
   lab::OrderModel model(shop.world);
   for (const auto& line : shop.lines) {
     const auto order = lab::parse_order(line);

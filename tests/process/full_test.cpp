@@ -86,7 +86,7 @@ TEST_F(FullTest, CommitsThatAreDecidedWaitForRoomInTheStore) {
 }
 
 TEST_F(FullTest, PreparedBranchWithoutItsCoordinatorKeepsItsLocks) {
-  ASSERT_NO_FATAL_FAILURE(read_from({"orders", "payments"}));
+  ASSERT_NO_FATAL_FAILURE(read_from({"orders", "payments", "dispatch", "kitchen"}));
   ASSERT_TRUE(cluster().kill("coordinator").has_value());
   lab::StartOptions options;
   options.arguments = {"--crash-at", "before:Durable"};

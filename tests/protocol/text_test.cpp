@@ -23,7 +23,7 @@ TEST(Text, what_acts_on_a_terminal_is_escaped) {
   EXPECT_EQ(printable(std::string("a\0b", 3)), "a\\x00b");
   // C1 as bytes of their own, a character cut short.
   EXPECT_EQ(printable("\x9b"
-                            "2J\xe2\x80"),
+                      "2J\xe2\x80"),
             "\\x9b2J\\xe2\\x80");
 }
 

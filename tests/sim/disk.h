@@ -15,7 +15,8 @@ namespace twofold::sim {
 struct DiskTrouble {
   Duration sync{1'500};
   bool full = false;
-  bool failing = false;  // the next sync
+  bool failing = false;   // the next sync
+  Duration lazy{20'000};  // until what is not forced is written
 };
 
 template <class Record>
@@ -41,7 +42,7 @@ class Disk {
     forced_ = forced_ || write.forced;
     queue_.push_back(std::move(write));
     if (forced_) return begin();
-    wake_after(kLazy);
+    wake_after(trouble_.lazy);
   }
 
   // The group under way may have been written; what the owner submits now never will be.
@@ -57,8 +58,6 @@ class Disk {
   }
 
  private:
-  static constexpr Duration kLazy = std::chrono::milliseconds{20};
-
   void wake_after(Duration pause) {
     schedule_.after(pause, [this, life = life_] {
       if (life == life_) begin();
@@ -107,7 +106,7 @@ class Disk {
     if (life != life_ || queue_.empty()) return;
     if (full) return wake_after(std::chrono::milliseconds{5});
     if (forced_) return begin();
-    wake_after(kLazy);
+    wake_after(trouble_.lazy);
   }
 
   Schedule& schedule_;

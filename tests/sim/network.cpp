@@ -4,6 +4,7 @@ namespace twofold::sim {
 
 namespace {
 constexpr Duration kUsual = std::chrono::microseconds{300};
+constexpr Duration kRetransmission = std::chrono::milliseconds{8};
 constexpr Duration kGivenUp = std::chrono::milliseconds{60};  // an attempt to connect
 }  // namespace
 
@@ -130,7 +131,9 @@ void Network::unblock(Host from, Host to) {
   for (const auto& connection : std::vector(connections_)) {
     for (int end = 0; end < 2; ++end) {
       if (connection->hosts_[end] != from || connection->hosts_[1 - end] != to) continue;
-      schedule_.after(random_.about(kUsual), [connection, end] { connection->release(end); });
+      // Sent again only after a pause, when newer connections may have been at work for long.
+      schedule_.after(random_.about(kRetransmission),
+                      [connection, end] { connection->release(end); });
     }
   }
 }

@@ -39,6 +39,13 @@ void Participant::boot() {
   options.early_release = world_.random.chance(80);
   rows_ = image_.rows;
   core_ = std::make_unique<rm::Branches>(options, recovered(), local_now());
+  // Rule 11: all locks are back before it serves.
+  for (const rm::BranchView& view : core_->in_doubt(local_now())) {
+    std::vector<rm::LockRequest> back = view.locks;
+    rm::normalise(back);
+    if (back == image_.prepared.at(view.xid).locks) continue;
+    world_.history.fault("has not its locks back after a restart (rule 11)", view.xid.gtrid);
+  }
   world_.note(name_,
               [&] { return "! starts, " + std::to_string(image_.prepared.size()) + " in doubt"; });
   world_.network.listen(host_, [this](std::shared_ptr<Connection> connection) {
@@ -87,7 +94,21 @@ void Participant::step(rm::Event event) {
     world_.note(name_, [&] { return "<   " + describe(effect); });
     std::visit([this](auto& one) { on(one); }, effect);
   }
+  if (world_.first_come && world_.tally.steps % 8 == 0) check_queues();
   tick_at(core_->next_deadline(), [this] { step(rm::Tick{}); });
+}
+
+// Rule 12: where branches ask for their locks once, nobody holds one past an earlier writer.
+void Participant::check_queues() {
+  for (const auto& entry : core_->locks().entries(100)) {
+    for (const auto& waiter : entry.waiters) {
+      if (waiter.mode != rm::LockMode::exclusive) continue;
+      for (const auto& holder : entry.holders) {
+        if (holder.owner <= waiter.owner) continue;
+        return world_.history.fault(name_ + ": a reader has passed a waiting writer (rule 12)");
+      }
+    }
+  }
 }
 
 // ---- connections --------------------------------------------------------------------------------

@@ -34,6 +34,7 @@ class Participant final : public Process {
   bool end_by_hand();
   std::vector<std::string> leftovers() const;  // after the world has healed
   std::uint64_t deadlocks() const;
+  bool in_doubt() const { return alive() && core_->counts().prepared > 0; }
 
  private:
   struct Prepared {
@@ -71,6 +72,7 @@ class Participant final : public Process {
 
   void died(bool power) override;
   void step(rm::Event event);
+  void check_queues();
   void closed(rm::ConnectionId id);
   Peer* peer(rm::ConnectionId id);
   rm::ConnectionId id_of(const std::shared_ptr<Connection>& connection) const;

@@ -27,7 +27,7 @@ inline constexpr Duration kLockTimeout = std::chrono::milliseconds{150};
 inline constexpr Duration kTransactionTimeout = std::chrono::milliseconds{250};
 inline constexpr Duration kCoordinatorSilence = std::chrono::milliseconds{80};
 inline constexpr Duration kParticipantSilence = std::chrono::milliseconds{160};
-inline constexpr Duration kClientSilence = std::chrono::milliseconds{80};
+inline constexpr Duration kClientSilence = std::chrono::milliseconds{40};
 inline constexpr Duration kReconnect = std::chrono::milliseconds{10};
 
 // What happened in a world, counted: a seed in which nothing happened proves nothing.
@@ -48,9 +48,10 @@ struct Surroundings {
   Tally& tally;
   std::vector<std::string>* trace = nullptr;  // null: nobody reads it
   std::uint64_t digest = 14695981039346656037u;
-  Duration work{400};  // of a branch, usually
-  bool calm = false;   // healed: nothing goes wrong any more
-  Time disturbed{};    // when something last went wrong
+  Duration work{400};       // of a branch, usually
+  bool first_come = false;  // no branch asks for locks twice
+  bool calm = false;        // healed: nothing goes wrong any more
+  Time disturbed{};         // when something last went wrong
   bool has_by_hand = false;
   bool has_gone_back = false;
 

@@ -81,6 +81,7 @@ World::World(std::uint64_t seed, bool traced) : seed_(seed), random_(seed) {
   if (chance(30)) workload_.pause = std::chrono::milliseconds{1};
   if (chance(25)) world_->work = std::chrono::milliseconds{1 + random_.below(15)};
   workload_.interactive = chance(70) ? static_cast<unsigned>(random_.below(60)) : 0;
+  world_->first_come = workload_.interactive == 0;
   workload_.reads = static_cast<unsigned>(random_.below(70));
   workload_.checks = static_cast<unsigned>(random_.below(20));
   workload_.branches_max = chance(70) ? 3 : 8;
@@ -101,6 +102,11 @@ World::World(std::uint64_t seed, bool traced) : seed_(seed), random_(seed) {
     coordinators_.push_back(std::make_unique<CoordinatorProcess>(
         *world_, host++, i == 0 ? "main" : "main-2", options, all));
     coordinators_.back()->fail_scans = chance(30);
+  }
+  if (chance(30)) {
+    for (Process* process : processes()) {
+      process->disk_trouble().lazy = std::chrono::milliseconds{20 + random_.below(200)};
+    }
   }
   for (std::size_t i = 0; i < applications; ++i) {
     network_->silence_after(host, kClientSilence);
@@ -178,7 +184,12 @@ void World::trouble() {
   world_->disturbed = schedule_.now();
   const Duration down = random_.about(std::chrono::milliseconds{chance(20) ? 100 : 15});
   if (is(troubles_.crash_coordinator)) return crash(coordinator, down);
-  if (is(troubles_.crash_participant)) return crash(participant, down);
+  if (is(troubles_.crash_participant)) {
+    for (auto& one : participants_) {  // the worst moment is while a branch is in doubt
+      if (one->in_doubt() && chance(50)) return crash(*one, down);
+    }
+    return crash(participant, down);
+  }
   if (is(troubles_.partition)) return partition();
   if (is(troubles_.break_connection)) {
     ++tally_.breaks;
@@ -288,7 +299,7 @@ void World::heal() {
   for (int i = 0; i < 10; ++i) {
     for (Process* process : processes()) {
       process->crash_at(0, false);
-      process->disk_trouble() = {};
+      process->disk_trouble().full = process->disk_trouble().failing = false;
       if (!process->alive()) process->boot();
     }
     run_until(schedule_.now() + std::chrono::milliseconds{20});
