@@ -273,6 +273,9 @@ int main(int argc, char** argv) {
   app.add_flag("--trace", asked.trace, "Prints the conversation")->needs(seed);
   app.add_option("--seeds", asked.seeds, "A..B: all of them; prints what they held")
       ->excludes(seed);
+  app.add_option("--from", asked.first, "With --for: the first seed")
+      ->excludes(seed)
+      ->capture_default_str();
   app.add_option("--for", asked.seconds, "Ends after so many seconds")
       ->check(CLI::PositiveNumber)
       ->excludes(seed);
