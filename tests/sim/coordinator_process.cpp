@@ -323,7 +323,6 @@ rm::SessionRequested CoordinatorProcess::session() const {
 // Rule 25.
 void CoordinatorProcess::shut_down() {
   if (!alive()) return;
-  world_.disturbed = world_.schedule.now();
   step(co::Shutdown{false});
   after(std::chrono::milliseconds{20}, [this] {
     step(co::Shutdown{true});
@@ -427,8 +426,8 @@ void CoordinatorProcess::request(const std::shared_ptr<Connection>& connection,
   for (const auto& [id, client] : clients_) {
     if (client.connection != connection) continue;
     std::visit(
-        [&, id = id](auto& one) {
-          if constexpr (requires { one.requester; }) one.requester = {id, request};
+        [&, from = id](auto& one) {
+          if constexpr (requires { one.requester; }) one.requester = {from, request};
         },
         event);
     return step(std::move(event));
@@ -437,12 +436,28 @@ void CoordinatorProcess::request(const std::shared_ptr<Connection>& connection,
 
 void CoordinatorProcess::on(co::Reply& effect) {
   world_.history.told(effect.outcome);
+  check_cause(effect.outcome);
   if (effect.outcome.reason == Reason::deadlock) ++world_.tally.deadlocks;
   const auto client = clients_.find(effect.requester.connection);
   if (client == clients_.end()) return;
   client->second.connection->send(
       1, [caller = client->second.caller, request = effect.requester.request,
           outcome = std::move(effect.outcome)] { caller->told(request, outcome); });
+}
+
+// Invariant 4: without failures nothing is aborted for one.
+void CoordinatorProcess::check_cause(const Outcome& outcome) {
+  if (world_.disturbed) return;
+  switch (outcome.reason) {
+    case Reason::unavailable:
+    case Reason::lost:
+    case Reason::shutdown:
+    case Reason::space:
+      return world_.history.fault("was aborted (" + std::string(twofold::name(outcome.reason)) +
+                                      ") although nothing has failed (invariant 4)",
+                                  outcome.gtrid);
+    default: return;
+  }
 }
 
 void CoordinatorProcess::on(co::Enlisted& effect) {

@@ -56,7 +56,6 @@ class Network {
   void unblock(Host from, Host to);
   bool blocked(Host from, Host to) const { return blocks_[from * hosts_ + to] % 2 == 1; }
   void break_one();  // some connection, both ends, each in its own time
-  std::size_t open_connections() const { return connections_.size(); }
 
  private:
   friend class Connection;

@@ -296,7 +296,7 @@ void Participant::apply_to_rows(const Xid& xid, const std::map<std::string, Writ
 // It is durable now.
 void Participant::apply(Change& change) {
   if (auto* prepare = std::get_if<rm::PersistPrepare>(&change.what)) {
-    image_.prepared[prepare->xid] = {prepare->locks, change.writes, 0};
+    image_.prepared[prepare->xid] = {prepare->locks, change.writes};
     world_.history.prepared(prepare->xid);
   } else if (auto* commit = std::get_if<rm::PersistCommit>(&change.what)) {
     if (commit->one_phase) {

@@ -17,7 +17,6 @@ class Participant final : public Process {
   ~Participant() override;
 
   void boot() override;
-  std::uint64_t incarnation() const { return incarnation_; }
 
   // What arrives over a connection, here.
   struct SessionHello {
@@ -40,7 +39,6 @@ class Participant final : public Process {
   struct Prepared {
     std::vector<rm::LockRequest> locks;
     std::map<std::string, Writer> writes;
-    std::int64_t wall_us = 0;
   };
   struct Image {  // durable
     std::uint64_t store_id = 0;

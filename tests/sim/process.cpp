@@ -22,7 +22,6 @@ void Process::crash(bool power) {
   alive_ = false;
   ++life_;
   crossing_ = 0;
-  world_.disturbed = world_.schedule.now();
   died(power);
 }
 

@@ -151,7 +151,12 @@ Result World::run() {
   // Until enough has happened, however slowly it goes.
   const std::uint64_t wanted = 22 + random_.below(20);
   const Time latest = schedule_.now() + std::chrono::seconds{20};
-  Time next = schedule_.now() + random_.about(std::chrono::milliseconds{30});
+  world_->disturbed = true;
+  run_until(schedule_.now() + std::chrono::milliseconds{20});  // links are being opened
+  world_->disturbed = false;
+  run_until(schedule_.now() + random_.about(std::chrono::milliseconds{30}));
+  world_->disturbed = true;
+  Time next = schedule_.now();
   while (history_.faults().empty() && schedule_.now() < latest) {
     if (tally_.transactions >= wanted && tally_.crashes > 0 && tally_.partitions > 0) break;
     run_until(next);
@@ -181,7 +186,6 @@ void World::trouble() {
   };
   CoordinatorProcess& coordinator = *coordinators_[random_.below(coordinators_.size())];
   Participant& participant = *participants_[random_.below(participants_.size())];
-  world_->disturbed = schedule_.now();
   const Duration down = random_.about(std::chrono::milliseconds{chance(20) ? 100 : 15});
   if (is(troubles_.crash_coordinator)) return crash(coordinator, down);
   if (is(troubles_.crash_participant)) {
