@@ -436,28 +436,12 @@ void CoordinatorProcess::request(const std::shared_ptr<Connection>& connection,
 
 void CoordinatorProcess::on(co::Reply& effect) {
   world_.history.told(effect.outcome);
-  check_cause(effect.outcome);
   if (effect.outcome.reason == Reason::deadlock) ++world_.tally.deadlocks;
   const auto client = clients_.find(effect.requester.connection);
   if (client == clients_.end()) return;
   client->second.connection->send(
       1, [caller = client->second.caller, request = effect.requester.request,
           outcome = std::move(effect.outcome)] { caller->told(request, outcome); });
-}
-
-// Invariant 4: without failures nothing is aborted for one.
-void CoordinatorProcess::check_cause(const Outcome& outcome) {
-  if (world_.disturbed) return;
-  switch (outcome.reason) {
-    case Reason::unavailable:
-    case Reason::lost:
-    case Reason::shutdown:
-    case Reason::space:
-      return world_.history.fault("was aborted (" + std::string(twofold::name(outcome.reason)) +
-                                      ") although nothing has failed (invariant 4)",
-                                  outcome.gtrid);
-    default: return;
-  }
 }
 
 void CoordinatorProcess::on(co::Enlisted& effect) {

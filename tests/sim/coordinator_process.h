@@ -67,7 +67,6 @@ class CoordinatorProcess final : public Process {
 
   void on(co::Persist& effect);
   void on(co::Reply& effect);
-  void check_cause(const Outcome& outcome);
   void on(co::Enlisted& effect);
   void on(co::DrainTold&) {}
   void on(co::Alarm& effect);

@@ -1,4 +1,4 @@
-// What happened in a world, judged as it happens: invariants 1 to 6 (docs/rules.md). It
+// What happened in a world, judged as it happens: invariants 1 to 3, 5 and 6 (docs/rules.md). It
 // sees what is durable, what resource managers did, and what clients were told; it does not know
 // which bug, if any, has been planted.
 #pragma once

@@ -51,7 +51,6 @@ struct Surroundings {
   Duration work{400};       // of a branch, usually
   bool first_come = false;  // no branch asks for locks twice
   bool calm = false;        // healed: nothing goes wrong any more
-  bool disturbed = false;   // something has gone wrong so far, or links are still being opened
   bool has_by_hand = false;
   bool has_gone_back = false;
 

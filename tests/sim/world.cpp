@@ -151,12 +151,7 @@ Result World::run() {
   // Until enough has happened, however slowly it goes.
   const std::uint64_t wanted = 22 + random_.below(20);
   const Time latest = schedule_.now() + std::chrono::seconds{20};
-  world_->disturbed = true;
-  run_until(schedule_.now() + std::chrono::milliseconds{20});  // links are being opened
-  world_->disturbed = false;
-  run_until(schedule_.now() + random_.about(std::chrono::milliseconds{30}));
-  world_->disturbed = true;
-  Time next = schedule_.now();
+  Time next = schedule_.now() + random_.about(std::chrono::milliseconds{30});
   while (history_.faults().empty() && schedule_.now() < latest) {
     if (tally_.transactions >= wanted && tally_.crashes > 0 && tally_.partitions > 0) break;
     run_until(next);
