@@ -16,6 +16,10 @@ Network::Network(Schedule& schedule, Random& random, std::size_t hosts)
       silence_(hosts, std::chrono::milliseconds{200}),
       blocks_(hosts * hosts, 0) {}
 
+Network::~Network() {
+  for (const auto& connection : connections_) connection->let_go();
+}
+
 void Network::connect(Host from, Host to, Connected done) {
   const Duration there = random_.about(kUsual), back = random_.about(kUsual);
   schedule_.after(there, [this, from, to, back, done = std::move(done)] {
@@ -41,6 +45,7 @@ void Connection::send(int from, Deliver deliver) {
 }
 
 void Connection::arrive(int from, Deliver& deliver) {
+  if (!open_[0] && !open_[1]) return;
   if (network_.blocked(hosts_[from], hosts_[1 - from]) || !held_[from].empty()) {
     held_[from].push_back(std::move(deliver));
     return;
@@ -100,7 +105,13 @@ void Connection::lose(int end) {
   if (told) told();
 }
 
-void Network::forget(const Connection* connection) {
+// What is held refers to its connection, which would so hold itself.
+void Connection::let_go() {
+  for (auto& held : held_) held.clear();
+}
+
+void Network::forget(Connection* connection) {
+  connection->let_go();
   std::erase_if(connections_, [&](const auto& one) { return one.get() == connection; });
 }
 

@@ -33,6 +33,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void release(int from);
   void lose(int end);  // told that it is over
   void fall_silent(int end);
+  void let_go();
 
   Network& network_;
   const Host hosts_[2];
@@ -48,6 +49,9 @@ class Network {
   using Connected = std::function<void(std::shared_ptr<Connection>)>;  // null: it did not work
 
   Network(Schedule& schedule, Random& random, std::size_t hosts);
+  Network(const Network&) = delete;
+  Network& operator=(const Network&) = delete;
+  ~Network();
   void listen(Host host, Accept accept) { accept_[host] = std::move(accept); }  // null: nobody does
   void connect(Host from, Host to, Connected done);
   void silence_after(Host host, Duration silence) { silence_[host] = silence; }
@@ -60,7 +64,7 @@ class Network {
  private:
   friend class Connection;
   void silent_if_still(Host from, Host to);
-  void forget(const Connection* connection);
+  void forget(Connection* connection);
 
   Schedule& schedule_;
   Random& random_;
