@@ -57,6 +57,7 @@ class Coordinator::Impl {
     bool barred = false;                           // its session leads to another store
     bool accept_store = false;
     std::uint64_t draining_since = 0;    // scan clock: only later scans tell that it is drained
+    std::uint64_t last_end = 0;          // scan clock: likewise, of the last branch to end there
     std::vector<Requester> drain_asked;  // wait until nothing is being recorded
     std::size_t listed = 0;              // own branches that the last complete scan named
     std::optional<std::uint64_t> scan;   // the outstanding one's number

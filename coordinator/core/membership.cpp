@@ -200,10 +200,11 @@ void Coordinator::Impl::begin_draining(RmId id) {
   record_participant(id);
 }
 
-// The scan began when nothing new could begin there any more, and names none of ours; nothing is
-// live there, and no orphan is on its way to its end. What had ended by then had ended there too,
-// or the scan would name it: a session's verbs run in order, and a lost session's end before the
-// next one's scan (rule 15). An orphan's end is one that only its answer tells to be durable.
+// The scan names none of ours, and began when nothing new could begin there any more and the last
+// branch had ended. What had ended by then had ended there too, or the scan would name it: a
+// session's verbs run in order, and a lost session's end before the next one's scan (rule 15). An
+// earlier scan may lack a branch whose rollback, which is not forced, came during that scan. An
+// orphan's end is one that only its answer tells to be durable.
 void Coordinator::Impl::settle_drained(const InDoubtListed& complete, std::uint64_t scan) {
   ResourceManager& rm = rms_[complete.rm];
   if (scan <= rm.draining_since) return;
@@ -221,6 +222,7 @@ void Coordinator::Impl::settle_drained(const InDoubtListed& complete, std::uint6
   }
   if (rm.state != State::draining) return;
   if (rm.listed > 0 || !rm.orphans.empty() || !open_at(complete.rm).empty()) return;
+  if (scan <= rm.last_end) return;
   rm.state = State::drained;
   record_participant(complete.rm);
 }

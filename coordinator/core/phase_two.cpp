@@ -58,7 +58,9 @@ void Coordinator::Impl::branch_done(Transaction& txn, Branch& branch) {
 // ---- answers ------------------------------------------------------------------------------------
 
 void Coordinator::Impl::on(Acknowledged& event) {
-  if (event.branch == BranchKey{}) rms_[event.rm].orphans.erase(event.xid);
+  if (event.branch == BranchKey{} && rms_[event.rm].orphans.erase(event.xid) > 0) {
+    rms_[event.rm].last_end = clock_.now();
+  }
   if (event.verb == Verb::forget) return;  // its branch was done before (heuristic_durable())
   if (event.branch == BranchKey{}) return orphan_answered(event);
   const auto [txn, branch] = find(event.branch);
@@ -210,6 +212,7 @@ void Coordinator::Impl::finish(Transaction& txn) {
   std::vector<std::string> bquals;  // of those that were committed, not of those that only read
   for (const Branch& branch : txn.branches) {
     if (committed && branch.verb != Verb::release) bquals.push_back(branch.bqual);
+    if (branch.rm != kNoRm) rms_[branch.rm].last_end = clock_.now();
   }
   if (committed) {
     ends_not_durable_.insert(id);
