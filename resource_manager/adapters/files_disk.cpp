@@ -40,6 +40,11 @@ std::uint64_t random_id() {
   return id;
 }
 
+// A start finds what is there: it cannot know that there was more.
+constexpr const char* kBranchRemoved =
+    "somebody removed a prepared branch: put its folder back before the next start, or a commit of "
+    "its transaction ends as a heuristic rollback";
+
 // ---- making and opening -------------------------------------------------------------------------
 
 // Nothing is there but what an interrupted creation of ours may have left.
@@ -203,6 +208,7 @@ Manifest Disk::manifest_of(const Xid& xid) const {
   const fs::path file = folder_of(xid) / "manifest";
   const Result<std::string> text = read_file(file);
   Result<Manifest> manifest = text ? decode(*text) : Result<Manifest>(text.error());
+  if (!text && !is_there(file)) fatal("find", file, ENOENT, kBranchRemoved);
   if (!manifest) fatal("read", file, 0, manifest.error().message);
   return std::move(*manifest);
 }
@@ -332,6 +338,7 @@ void Disk::purge(const NodeRecord& record) {
 
 Recovered Disk::recover(Time now) {
   Recovered recovered;
+  must_sync_folder(outcomes_);  // a process that has ended may have put one there and not synced it
   for (const fs::path& folder : children(staging_)) take_branch(folder, now, recovered);
   must_sync_folder(staging_);
   recovered.nodes = node_files_.recover();

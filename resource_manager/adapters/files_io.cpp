@@ -120,6 +120,11 @@ void must_sync_folder(const fs::path& folder) {
   if (!sync_folder(folder)) fatal("sync the folder", folder, ENOSPC);
 }
 
+void must_sync_file(const fs::path& file) {
+  const Handle handle(file, O_RDONLY);
+  if (handle.get() < 0 || ::fsync(handle.get()) != 0) fatal("sync", file, errno);
+}
+
 bool write_file(const fs::path& file, std::string_view content) {
   const Handle handle(file, O_WRONLY | O_CREAT | O_TRUNC);
   if (handle.get() < 0) return room(-1, "make the file", file);

@@ -27,6 +27,7 @@ bool has_room(const std::filesystem::path& on, std::uint64_t bytes);
 bool make_folder(const std::filesystem::path& folder);  // that is there already is fine
 bool sync_folder(const std::filesystem::path& folder);
 void must_sync_folder(const std::filesystem::path& folder);
+void must_sync_file(const std::filesystem::path& file);
 bool write_file(const std::filesystem::path& file, std::string_view content);  // new, and synced
 // Atomic: through FILE.new. Its folder is synced too.
 bool replace_file(const std::filesystem::path& file, std::string_view content);

@@ -127,39 +127,55 @@ std::vector<NodeRecord> Nodes::recover() {
                                " is damaged: it is no record of a coordinator's node; start the "
                                "version that wrote it, or put a copy of the data back");
     }
+    // A process that has ended may have written it, and not have synced it.
+    must_sync_file(file);
+    durable_[*node] = {found.newest->serial, found.slot_bytes};
     records.push_back(std::move(found.newest->record));
   }
+  must_sync_folder(folder_);
   make_spare();
   return records;
 }
 
 bool Nodes::record(const NodeRecord& record) {
+  if (!sync_names()) return false;  // before the only durable record may be written over
   const fs::path file = folder_ / base64url_encode(record.node);
-  const bool known = is_there(file);
-  const NodeFile before = known ? read_file_of(record.node, file) : NodeFile{};
-  const std::uint64_t serial = before.newest ? before.newest->serial + 1 : 1;
+  Durable& node = durable_[record.node];
+  const std::uint64_t serial = node.serial + 1;
   const std::string text = encode(record, serial);
-  if (known && text.size() <= before.slot_bytes) {
-    return overwrite_file(file, offset_of(serial, before.slot_bytes),
-                          padded(text, before.slot_bytes));
+  if (text.size() <= node.slot_bytes) {
+    // An attempt before this one may have written there, and not have made it durable.
+    const std::uint64_t offset = offset_of(serial, node.slot_bytes);
+    if (!overwrite_file(file, offset, padded(text, node.slot_bytes))) return false;
+    node.serial = serial;
+    return true;
   }
-  if (!known && text.size() <= kSlotBytes && is_there(folder_ / kSpare)) {
-    return rename_spare(file, record);
-  }
-  const std::size_t slot_bytes = (text.size() / kSlotBytes + 1) * kSlotBytes;
-  std::string content(offset_of(serial, slot_bytes), '\0');
-  content += text;
-  return replace_file(file, padded(std::move(content), 2 * slot_bytes));
+  return name_new_file(file, text, serial, node);
 }
 
-bool Nodes::rename_spare(const fs::path& file, const NodeRecord& record) {
+bool Nodes::name_new_file(const fs::path& file, const std::string& text, std::uint64_t serial,
+                          Durable& node) {
   const fs::path spare = folder_ / kSpare;
-  if (!overwrite_file(spare, offset_of(1, kSlotBytes), padded(encode(record, 1), kSlotBytes)) ||
-      !room(std::rename(spare.c_str(), file.c_str()), "name", file) || !sync_folder(folder_)) {
-    return false;
-  }
+  const bool use_spare = node.serial == 0 && text.size() <= kSlotBytes && is_there(spare);
+  const std::size_t slot_bytes =
+      use_spare ? kSlotBytes : (text.size() / kSlotBytes + 1) * kSlotBytes;
+  const std::string content = padded(text, slot_bytes);
+  const std::uint64_t offset = offset_of(serial, slot_bytes);
+  const fs::path from = use_spare ? spare : fs::path(file.string() + ".new");
+  const bool written =
+      use_spare ? overwrite_file(spare, offset, content)
+                : write_file(from, padded(std::string(offset, '\0') + content, 2 * slot_bytes));
+  if (!written || !room(std::rename(from.c_str(), file.c_str()), "name", file)) return false;
+  node = {serial, slot_bytes};
+  names_unsynced_ = true;
+  if (!sync_names()) return false;
   make_spare();
   return true;
+}
+
+bool Nodes::sync_names() {
+  names_unsynced_ = names_unsynced_ && !sync_folder(folder_);
+  return !names_unsynced_;
 }
 
 // Its blocks are written, not only set aside: to write them again needs nothing more.

@@ -3,11 +3,14 @@
 // be removed: so a disk that others have filled must not keep it out.
 //
 // A file is written in place. It has two slots; a record goes, with the next serial and a checksum,
-// to the one that does not hold the newest, so that a write cut short leaves the other. The file of
-// a node that was never here is `nodes/.spare`, made ahead, renamed.
+// to the one that does not hold the newest durable one, so that a write cut short leaves the other.
+// The file of a node that was never here is `nodes/.spare`, made ahead, renamed.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
+#include <map>
+#include <string>
 #include <vector>
 
 #include "resource_manager/core/events.h"
@@ -22,14 +25,24 @@ class Nodes {
   // up).
   std::vector<NodeRecord> recover();
   // Durable when it returns. False: there was no room, which needs a file system that does not
-  // write in place, or a node that was never here while there is no spare.
+  // write in place, or a node that was never here while there is no spare. The record before is
+  // durable still, however often it is tried again.
   bool record(const NodeRecord& record);
 
  private:
-  bool rename_spare(const std::filesystem::path& file, const NodeRecord& record);
+  struct Durable {  // its newest record that is, and the file's form
+    std::uint64_t serial = 0;
+    std::size_t slot_bytes = 0;
+  };
+
+  bool name_new_file(const std::filesystem::path& file, const std::string& text,
+                     std::uint64_t serial, Durable& node);
+  bool sync_names();
   void make_spare();
 
   const std::filesystem::path folder_;
+  std::map<std::string, Durable> durable_;  // by node
+  bool names_unsynced_ = false;             // those in the folder
 };
 
 }  // namespace twofold::resource_manager::files

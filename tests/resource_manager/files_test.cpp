@@ -408,6 +408,19 @@ TEST_F(FilesTest, StagingThatGoesWhileItRunsEndsItWithAReason) {
       ::testing::ExitedWithCode(74), "staging.*somebody removed a part of the data");
 }
 
+TEST_F(FilesTest, ABranchThatSomebodyRemovedEndsItWithAReason) {
+  EXPECT_EXIT(
+      {
+        open();
+        run(1, {publish("a", "one")});
+        ask_prepare(1);
+        persisted();
+        fs::remove_all(options_.directory / "staging" / to_text(make_xid(1)));
+        commit(1);
+      },
+      ::testing::ExitedWithCode(74), "put its folder back before the next start");
+}
+
 // ---- nodes --------------------------------------------------------------------------------------
 
 class NodesTest : public FilesTest {
